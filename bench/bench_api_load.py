@@ -35,13 +35,11 @@ from pathlib import Path
 from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.engine.loop import guarded_tick
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
 from ebbtide.entrypoints.api.serving import served
-from ebbtide.entrypoints.api.sight import Sight
-from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.api.site import Scope, Sight, Site, Token, digest_of
 from ebbtide.model.snapshot import Snapshot
-from ebbtide.simulator.run.live_scene import settings_of_demo, world_of_demo
 from ebbtide.simulator.run.runner import ports_of, stage_of
+from ebbtide.simulator.run.scenes import settings_of_demo, world_of_demo
 
 DESCRIPTORS = 1024
 HALF_OPEN, RUBBISH_PER_SECOND, LISTENERS = 2000, 500, 200

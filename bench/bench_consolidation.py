@@ -24,8 +24,8 @@ from bench.packing_data import catalogues
 from ebbtide.core.consolidation.evaluate import explore
 from ebbtide.core.nodes.question import Question
 from ebbtide.model.consolidation import ConsolidationPlan
+from ebbtide.model.pod import Resources
 from ebbtide.model.record import Record
-from ebbtide.model.resources import Resources
 
 _SECONDS = 2.0
 _PODS = 100_000

@@ -26,8 +26,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ebbtide.core.forecast.combine import BUCKETS, Errors, forecast, judged_origins, past_errors, scale_of
-from ebbtide.core.forecast.members import Floats, Ints, predictions
+from ebbtide.core.forecast.combine import (
+    BUCKETS,
+    Errors,
+    Floats,
+    Ints,
+    forecast,
+    judged_origins,
+    past_errors,
+    predictions,
+    scale_of,
+)
 
 Counts = NDArray[np.int64] | Floats
 DAY = 86_400

@@ -29,7 +29,7 @@ import psutil
 
 from bench.gate_process import LOOPBACK, Given, Process, gate_process
 from ebbtide.gate.server import raise_file_limit
-from ebbtide.model.gate import GateProtocol
+from ebbtide.model.policy import GateProtocol
 from tests.servers.control_plane import ensure_debian
 from tests.unit.gate.house import free_ports
 

@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from bench.bench_gate import BACKEND, nginx
 from bench.gate_crowd import Crowd, crowds
 from bench.gate_process import LOOPBACK, Given, Process, gate_process
-from ebbtide.gate.limits import Limits
+from ebbtide.gate.admission import Limits
 from ebbtide.gate.server import raise_file_limit
-from ebbtide.model.gate import GateProtocol
+from ebbtide.model.policy import GateProtocol
 from tests.unit.gate.house import free_ports
 
 MIB = 2**20

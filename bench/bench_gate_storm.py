@@ -31,10 +31,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.gate_storm import LOOPBACK, Place
 from ebbtide.adapters.stores.sql.migrate import upgrade
 from ebbtide.gate.server import raise_file_limit
-from ebbtide.model.gate import Gate, ServiceRef
 from ebbtide.model.idle import Phase
-from ebbtide.model.policy import Policy, Signal, SignalKind, Target
-from ebbtide.model.workload import WorkloadKind, WorkloadRef
+from ebbtide.model.pod import WorkloadKind, WorkloadRef
+from ebbtide.model.policy import Gate, Policy, ServiceRef, Signal, SignalKind, Target
 from tests.integration.kube.gatehouse import SLICES, members, service
 from tests.integration.kube.objects import node, template, workload
 from tests.policy_harness import policy_id

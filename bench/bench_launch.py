@@ -27,19 +27,20 @@ from ebbtide.core.nodes.fit import Placement
 from ebbtide.core.nodes.offers import all_offers
 from ebbtide.core.nodes.sizing import LaunchPlan, plan_launch
 from ebbtide.model.decision import Decision
-from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.pool import NodeType, Pool, Price
-from ebbtide.model.record import Record
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import (
+from ebbtide.model.pod import (
     AntiAffinity,
     LabelSelector,
     Operator,
+    Pod,
     PodNearby,
+    PodPhase,
     Requirement,
+    Resources,
     Scheduling,
     Spread,
 )
+from ebbtide.model.pool import NodeType, Pool, Price
+from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Snapshot
 

@@ -27,11 +27,10 @@ import msgspec
 
 from ebbtide.engine.ports import Always
 from ebbtide.engine.steady import Steady
-from ebbtide.simulator.backtest.candidates import candidates
-from ebbtide.simulator.backtest.runs import Played, Work, played, story_for
+from ebbtide.simulator.backtest.runs import Played, Work, candidates, played, story_for
 from ebbtide.simulator.recording.file import VERSION, Recording, Series, read_recording, write_recording
 from ebbtide.simulator.story.build import build_world
-from ebbtide.simulator.world.workload import DAY, Curve, Demand
+from ebbtide.simulator.world.rules import DAY, Curve, Demand
 
 WORKLOADS = 20
 POINTS = 8640

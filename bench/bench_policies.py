@@ -38,10 +38,10 @@ from ebbtide.adapters.stores.sql.migrate import upgrade
 from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.model.idle import IdleState, Phase, Rate, Remembered
+from ebbtide.model.pod import Workload, WorkloadKind, WorkloadRef
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target, ZeroDefaults
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading
-from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimNotifier
 from tests.servers.dynamodb import CREDENTIALS, dynamodb_server

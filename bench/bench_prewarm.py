@@ -26,20 +26,17 @@ from bench.bench_forecast import series_in
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.core.forecast.ahead import HALF, JUDGE_DAYS, LEAST_DAYS, Peak, judge
-from ebbtide.core.forecast.members import Floats
+from ebbtide.core.forecast.combine import Floats
 from ebbtide.engine.foresight import Foresight, Outlook
 from ebbtide.engine.ports import Observers, Ports
 from ebbtide.model.events import CostNoted
-from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY, ForecastSettings
 from ebbtide.model.pool import Pool
-from ebbtide.model.settings import Settings
+from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, ForecastSettings, Settings
 from ebbtide.narrate import entry_of
-from ebbtide.simulator.backtest.candidates import Candidate
-from ebbtide.simulator.backtest.runs import Work, story_for
-from ebbtide.simulator.recording.file import VERSION, Recorded, Recording, Series
-from ebbtide.simulator.recording.start import with_first_nodes
+from ebbtide.simulator.backtest.runs import Candidate, Work, story_for
+from ebbtide.simulator.recording.file import VERSION, Recorded, Recording, Series, with_first_nodes
 from ebbtide.simulator.run.runner import store_of
-from ebbtide.simulator.story.output import totals_of
+from ebbtide.simulator.story.judge import totals_of
 from ebbtide.simulator.story.play import Player
 
 START = 1_767_571_200

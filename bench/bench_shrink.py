@@ -18,7 +18,7 @@ import yaml
 from ebbtide.core.packing import Item, NodeType, pack
 from ebbtide.core.prices import CATALOGUE
 from ebbtide.simulator.story import parse_story, play
-from ebbtide.simulator.story.output import StoryResult
+from ebbtide.simulator.story.judge import StoryResult
 
 WORKLOADS, PODS_PER_NODE, LEFT = 8, 13, 0.4
 CPU_MILLI, MEMORY_MIB = 500, 800

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ebbtide.simulator.backtest.candidates import candidates
-from ebbtide.simulator.backtest.runs import Results, Run, Work
+from ebbtide.simulator.backtest.runs import Results, Run, Work, candidates
 from ebbtide.simulator.backtest.sweep import Machines, Sweep
 from ebbtide.simulator.recording.file import VERSION, Recording, Series
 

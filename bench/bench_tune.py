@@ -25,17 +25,13 @@ from bench.sobol import points
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.core.words import a_while
-from ebbtide.simulator.backtest.compare import Row
 from ebbtide.simulator.backtest.runs import Results, Run
-from ebbtide.simulator.backtest.sweep import Machines, Sweep
-from ebbtide.simulator.recording.file import Recording
-from ebbtide.simulator.recording.parts import parts_of
-from ebbtide.simulator.recording.start import with_first_nodes
+from ebbtide.simulator.backtest.sweep import Machines, Row, Sweep
+from ebbtide.simulator.recording.file import Recording, with_first_nodes
 from ebbtide.simulator.recording.trace import Pods, record_trace
 from ebbtide.simulator.story.parse import story_of
-from ebbtide.simulator.tuning.search import Plan, search
-from ebbtide.simulator.tuning.space import Point, Space, named
-from ebbtide.simulator.tuning.tune import Asked, Tuned, Tuning, tune
+from ebbtide.simulator.tuning.search import Plan, Point, Space, named, search
+from ebbtide.simulator.tuning.tune import Asked, Tuned, Tuning, parts_of, tune
 
 DAY = 86_400
 START = "2026-01-05T00:00:00Z"

@@ -13,12 +13,10 @@ from ebbtide.core.packing import NodeType as PackingType
 from ebbtide.core.packing import Pod as PackingPod
 from ebbtide.core.packing import group, pack
 from ebbtide.model.consolidation import ConsolidationSettings
-from ebbtide.model.node import Instance, Node
-from ebbtide.model.pod import Pod
+from ebbtide.model.pod import Pod, Resources
 from ebbtide.model.pool import NodeType, Pool, Price
-from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
+from ebbtide.model.snapshot import ClusterView, Instance, Node, Reading, Snapshot
 
 NOW = 1_700_000_000
 DAY_SECONDS = 86_400

@@ -22,13 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebbtide.gate.house import House
-from ebbtide.gate.keeper import Keeper
-from ebbtide.gate.limits import Limits
+from ebbtide.gate.admission import Address, Backends, Limits, Route, Routes
+from ebbtide.gate.keeper import House, Keeper
 from ebbtide.gate.metrics import GateMetrics
-from ebbtide.gate.routes import Address, Backends, Route, Routes
 from ebbtide.gate.server import listening, raise_file_limit
-from ebbtide.model.gate import Gate, GateProtocol, ServiceRef
+from ebbtide.model.policy import Gate, GateProtocol, ServiceRef
 
 LOOPBACK = "127.0.0.1"
 PAGE_BYTES = resource.getpagesize()

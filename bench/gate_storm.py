@@ -23,10 +23,10 @@ from ebbtide.adapters.kube.workloads import KubeWorkloads
 from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.bootstrap import SystemClock, TimeOrderedIds
 from ebbtide.bootstrap.gate import GateProcess
-from ebbtide.config.gate import GateKeys
+from ebbtide.config.scale_to_zero import GateKeys
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import EbbtideError
-from ebbtide.gate.routes import Address
+from ebbtide.gate.admission import Address
 from ebbtide.model.policy import ZeroDefaults
 from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings

@@ -27,9 +27,9 @@ from urllib.parse import parse_qsl
 
 import yaml
 
+from ebbtide.adapters.kube.cluster import Readers
 from ebbtide.adapters.kube.connection import PODS, connect
 from ebbtide.adapters.kube.objects import PodSeen
-from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.watch import Follower
 from ebbtide.adapters.kube.wire import WirePod
 from tests.integration.kube import objects

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ebbtide.entrypoints.cli import story
 from ebbtide.entrypoints.cli.demo import news
-from ebbtide.entrypoints.views.demo import DemoTold, Size, screen
+from ebbtide.entrypoints.views.simulations import DemoTold, Size, screen
+from ebbtide.simulator.run import scenarios
 from ebbtide.simulator.run.frames import Frame
 from ebbtide.simulator.run.simulate import Simulation
 
@@ -32,7 +32,7 @@ def busiest(frames: list[Frame]) -> int:
 
 def main(target: Path) -> None:
     frames: list[Frame] = []
-    Simulation(story.tell(SEED), (), frames.append).run()
+    Simulation(scenarios.tell(SEED), (), frames.append).run()
     shown = busiest(frames)
     told: list[DemoTold] = [line for frame in frames[: shown + 1] for line in news(frame)]
     zones = sorted({node.zone for frame in frames for node in frame.nodes})

@@ -14,7 +14,7 @@ from pathlib import Path
 from ebbtide.model.log import LogEntry
 from ebbtide.simulator.run import history
 from ebbtide.simulator.run.live import RUSH_BUSY_SECONDS, RUSH_SECONDS, Live
-from ebbtide.simulator.run.shop_scene import shop_scene
+from ebbtide.simulator.run.scenes import shop_scene
 
 SEED = 7
 END = 1_794_319_200

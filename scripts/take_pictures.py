@@ -16,8 +16,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.scopes import new_token
 from ebbtide.entrypoints.api.serving import served
+from ebbtide.entrypoints.api.site import new_token
 from ebbtide.entrypoints.cli.demo_page import HOST, SETTLING_SECONDS, SPEED, demo_live, demo_site
 from ebbtide.entrypoints.report.collect import collect, period_of
 from ebbtide.entrypoints.report.page import page as report_page

@@ -123,7 +123,7 @@ ALLOWED = (
     Allowed("mended", "CHANGELOG.md", "the heading 'Found and mended' is the project's convention"),
     Allowed(
         "answers",
-        "src/ebbtide/gate/answers.py",
+        "src/ebbtide/gate/http.py",
         "what the gate answers to a client, not errors of Kubernetes",
     ),
     Allowed(
@@ -138,7 +138,7 @@ ALLOWED = (
     ),
     Allowed(
         "leaving",
-        "src/ebbtide/gate/leaving.py",
+        "src/ebbtide/gate/held.py",
         "clients that leave while they are held: its only meaning there",
     ),
 )

@@ -11,7 +11,6 @@ from decimal import Decimal
 from typing import Any
 
 from ebbtide.model.check import Check, NodeCause, Refusal
-from ebbtide.model.node import Instance, Node
 from ebbtide.model.operation import (
     Consolidate,
     Move,
@@ -25,13 +24,11 @@ from ebbtide.model.operation import (
     SpotKind,
     spot_id,
 )
-from ebbtide.model.pod import Budget, Pod
+from ebbtide.model.pod import Budget, LabelSelector, Operator, Pod, Requirement, Resources
 from ebbtide.model.pool import NodeType, Pool, Price
 from ebbtide.model.record import Record
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import LabelSelector, Operator, Requirement
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
+from ebbtide.model.snapshot import ClusterView, Instance, Node, Reading, Snapshot
 
 NOW = 1_700_000_000
 A_DAY_AGO = NOW - 86_400

@@ -7,8 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ebbtide.errors import EbbtideError
-from ebbtide.model.declared import Declaration, Declarer, ObjectRef, Report
-from ebbtide.model.gate import Gate, GateProtocol, HttpRules, NeverWake, ServiceRef, WakeHeader
+from ebbtide.model.policy import (
+    Declaration,
+    Declarer,
+    Gate,
+    GateProtocol,
+    HttpRules,
+    NeverWake,
+    ObjectRef,
+    Report,
+    ServiceRef,
+    WakeHeader,
+)
 from tests.builders import NOW
 from tests.policy_harness import make_policy, make_ref, policy_id
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ebbtide.errors import Conflict, NotFound
-from ebbtide.model.gate import Gate, GatePort, Service, ServicePort, ServiceRef, Takeover
-from ebbtide.model.workload import Workload, WorkloadRef
+from ebbtide.model.pod import Workload, WorkloadRef
+from ebbtide.model.policy import Gate, GatePort, Service, ServicePort, ServiceRef, Takeover
 from tests.policy_harness import MemoryWorkloads, make_ref
 
 GATES = ("10.0.0.1", "10.0.0.2")

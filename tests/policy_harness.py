@@ -16,10 +16,9 @@ from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import Conflict, NotFound
 from ebbtide.model.events import PolicyStep
 from ebbtide.model.idle import IdleState, Phase, PolicyCause
+from ebbtide.model.pod import Resources, Workload, WorkloadKind, WorkloadRef
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target, ZeroDefaults
-from ebbtide.model.resources import Resources
 from ebbtide.model.snapshot import Reading
-from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
 from ebbtide.narrate import facts_in
 from ebbtide.ports import PolicyStore, Store
 from ebbtide.simulator.world.clock import VirtualClock

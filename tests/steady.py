@@ -21,8 +21,7 @@ from ebbtide.model.decision import Action, Decision
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
-from ebbtide.simulator.backtest.candidates import candidates
-from ebbtide.simulator.backtest.runs import Work, story_for
+from ebbtide.simulator.backtest.runs import Work, candidates, story_for
 from ebbtide.simulator.recording.file import Recording, read_recording
 from ebbtide.simulator.run.simulate import Simulation
 from ebbtide.simulator.story import play, read_story

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from ebbtide.model.consolidation import ConsolidationPlan
-from ebbtide.model.node import Node
-from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.scheduling import LabelSelector, Operator, Requirement, TaintEffect
+from ebbtide.model.pod import LabelSelector, Operator, Pod, PodPhase, Requirement, TaintEffect
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"

@@ -11,19 +11,23 @@ from typing import Protocol
 
 from ebbtide.errors import EbbtideError
 from ebbtide.model.decision import Decision
-from ebbtide.model.declared import Declaration, Declarer, Report
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Outcome, SoftTaint, Uncordon
-from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
-from ebbtide.model.idle import IdleState, Once
-from ebbtide.model.ledger import Days, LedgerDay
+from ebbtide.model.idle import Days, IdleState, LedgerDay, Once
 from ebbtide.model.log import Entries, Kinds, LogEntry
-from ebbtide.model.node import Instance, Node
 from ebbtide.model.operation import Operation, Spot, SpotNotice
-from ebbtide.model.pod import Pod
-from ebbtide.model.policy import Policy
+from ebbtide.model.pod import Pod, Workload, WorkloadRef
+from ebbtide.model.policy import (
+    Declaration,
+    Declarer,
+    GatePort,
+    Policy,
+    Report,
+    Service,
+    ServiceRef,
+    Takeover,
+)
 from ebbtide.model.record import Lease, Record
-from ebbtide.model.snapshot import ClusterView, NodeUse, Reading, Snapshot
-from ebbtide.model.workload import Workload, WorkloadRef
+from ebbtide.model.snapshot import ClusterView, Instance, Node, NodeUse, Reading, Snapshot
 
 PolicyPut = tuple[Policy, Entries]
 

@@ -13,16 +13,15 @@ from typing import Any, TypeVar
 
 from ebbtide.errors import EbbtideError
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
-from ebbtide.model.node import Instance
 from ebbtide.model.operation import SpotNotice
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Record
-from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.model.snapshot import ClusterView, Instance, Reading
 from ebbtide.ports import Store
 from ebbtide.simulator.checker.checker import Checker
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics
-from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.rules import Demand
 from ebbtide.simulator.world.world import Act, ActKind
 from tests.chaos.setting import SETTINGS, build
 from tests.chaos.stores import open_store

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ebbtide.model.node import Market
+from ebbtide.model.pod import Resources
 from ebbtide.model.pool import NodeType, Pool, Price
-from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Curve, Demand
+from ebbtide.model.snapshot import Market
+from ebbtide.simulator.world.rules import (
+    BudgetSpec,
+    Curve,
+    Demand,
+    Kind,
+    Rules,
+    Span,
+    WorkloadSpec,
+    pod_template,
+)
 from ebbtide.simulator.world.world import World
 
 TICK_SECONDS = 0.3

@@ -14,15 +14,14 @@ import pytest
 
 from ebbtide.errors import NoCapacity, NotOurs
 from ebbtide.model.effect import Launch
-from ebbtide.model.node import InstanceState, Market
 from ebbtide.model.operation import Slot
+from ebbtide.model.snapshot import InstanceState, Market
 from ebbtide.ports import Cloud
 from ebbtide.simulator.run.persistent import FileCloud, WorldFile
-from ebbtide.simulator.world.catalogue import pool
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCloud
 from ebbtide.simulator.world.rules import Rules
-from ebbtide.simulator.world.world import World
+from ebbtide.simulator.world.world import World, pool
 from tests.servers.clouds import Ec2Bench, HetznerBench
 from tests.servers.proxy import Fault
 

@@ -14,16 +14,14 @@ import pytest
 
 from ebbtide.errors import BudgetExhausted, NotOurs
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
-from ebbtide.model.node import LEAVING, Node, Ownership
 from ebbtide.model.pod import Pod
+from ebbtide.model.snapshot import LEAVING, Node, Ownership
 from ebbtide.ports import Cluster
 from ebbtide.simulator.run.persistent import FileCluster, WorldFile
-from ebbtide.simulator.world.catalogue import deployment, guarded, pool
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCluster
-from ebbtide.simulator.world.rules import Rules
-from ebbtide.simulator.world.workload import Demand
-from ebbtide.simulator.world.world import World
+from ebbtide.simulator.world.rules import Demand, Rules
+from ebbtide.simulator.world.world import World, deployment, guarded, pool
 from tests.integration.kube.lab import KubeLab, WatchedKubeLab
 
 

@@ -12,10 +12,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
 from ebbtide.entrypoints.api.serving import served
-from ebbtide.entrypoints.api.sight import Sight
-from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.api.site import Scope, Sight, Site, Token, digest_of
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.snapshot import NodeUse, Snapshot
 from ebbtide.ports import Clock

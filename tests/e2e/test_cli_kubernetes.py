@@ -14,7 +14,7 @@ import pytest
 
 from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.kube.services import KubeServices
-from ebbtide.model.gate import GatePort, ServiceRef
+from ebbtide.model.policy import GatePort, ServiceRef
 from tests.e2e.shell import COMMAND, Shell, clean_environment
 from tests.integration.kube.gatehouse import SLICES, members, service
 from tests.integration.kube.objects import node

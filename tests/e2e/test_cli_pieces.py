@@ -20,12 +20,11 @@ from ebbtide.config.load import build_config
 from ebbtide.engine.switch import resumed
 from ebbtide.entrypoints.cli import WHAT_NOW, main
 from ebbtide.entrypoints.cli.demo import news
+from ebbtide.entrypoints.cli.look import with_switch
 from ebbtide.entrypoints.cli.simulated import new_world
-from ebbtide.entrypoints.cli.switch import with_switch
 from ebbtide.entrypoints.views.decisions import decision_lines, record_lines
-from ebbtide.entrypoints.views.demo import DemoTold, Size, screen
+from ebbtide.entrypoints.views.simulations import DemoTold, Size, screen
 from ebbtide.errors import ConfigError, EbbtideError
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
 from ebbtide.model.decision import Action, Check, Decision, Refusal, Verdict
 from ebbtide.model.log import LogEntry, LogKind
@@ -44,6 +43,7 @@ from ebbtide.model.operation import (
     Spot,
     SpotKind,
 )
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import DrainBackoff, Leaving, Record, UnfitNode
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.run.frames import Frame, NodeFrame

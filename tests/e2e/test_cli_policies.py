@@ -20,9 +20,8 @@ from ebbtide.config.load import build_config
 from ebbtide.core.scale_to_zero.machine import TargetStep
 from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.entrypoints.cli import main
-from ebbtide.entrypoints.cli.scaled import book_of, in_the_store
-from ebbtide.model.idle import IdleState, NodeFirst, NodeNeed, Phase, Rate
-from ebbtide.model.ledger import Stretch
+from ebbtide.entrypoints.cli.policies import book_of, in_the_store
+from ebbtide.model.idle import IdleState, NodeFirst, NodeNeed, Phase, Rate, Stretch
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Policy
 from tests.e2e.shell import Outcome

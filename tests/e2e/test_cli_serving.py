@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.entrypoints.api.scopes import digest_of
+from ebbtide.entrypoints.api.site import digest_of
 from tests.e2e.shell import COMMAND, Shell, clean_environment
 
 TOKEN = "ebb_test"

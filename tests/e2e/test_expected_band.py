@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.model.events import CostNoted
-from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY, ForecastSettings
-from ebbtide.model.headroom import HeadroomSeen
+from ebbtide.model.pool import HeadroomSeen
+from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, ForecastSettings
 from ebbtide.narrate import entry_of
 from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import POOL, make_node, make_settings, make_snapshot

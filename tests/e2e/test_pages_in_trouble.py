@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page, Route, expect
 
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
+from ebbtide.entrypoints.api.site import Scope, Token, digest_of
 from ebbtide.errors import Retryable
 from ebbtide.model.events import OperationBegun, OperationKind
 from ebbtide.model.log import LogEntry, LogKind

@@ -17,8 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from ebbtide.model.events import OperationBegun, OperationKind, PolicyStep
 from ebbtide.model.idle import Phase
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.node import Market
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Market, Snapshot
 from ebbtide.narrate import entry_of
 from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import NOW, make_node, make_pod, make_snapshot

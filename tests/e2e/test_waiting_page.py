@@ -12,8 +12,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, expect
 
-from ebbtide.gate.routes import Address
-from ebbtide.model.gate import GateProtocol, HttpRules
+from ebbtide.gate.admission import Address
+from ebbtide.model.policy import GateProtocol, HttpRules
 from tests.unit.gate.house import GateHouse, gate_house, make_route, served
 
 HELLO = b"<!doctype html><title>shop</title><h1>Hello from the shop</h1>"

@@ -16,12 +16,12 @@ from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.engine.tick import tick
 from ebbtide.errors import EbbtideError, Retryable, Unanswered
-from ebbtide.model.gate import Service, Takeover
 from ebbtide.model.idle import IdleState, WakeReason
 from ebbtide.model.operation import SpotNotice
+from ebbtide.model.pod import Workload
+from ebbtide.model.policy import Service, Takeover
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.snapshot import ClusterView
-from ebbtide.model.workload import Workload
 from ebbtide.ports import Observer
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.run.runner import Stage, ports_of, scaling_ports

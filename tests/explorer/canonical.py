@@ -15,9 +15,9 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
-from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Record
+from ebbtide.model.snapshot import Node
 from ebbtide.simulator.world.world import World
 
 LONG = 7200

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ebbtide.model.consolidation import ConsolidationSettings
-from ebbtide.model.node import Market
-from ebbtide.model.resources import Resources
+from ebbtide.model.pod import Resources
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Market
 from ebbtide.simulator.run.runner import Stage
-from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.rules import BudgetSpec, Demand, Kind, Rules, Span, WorkloadSpec, pod_template
 from ebbtide.simulator.world.world import World
 from tests.explorer.sleeping import drowsy_world, lull
 from tests.simulation.stories import POOL, SPOT_POOL, START, small_world

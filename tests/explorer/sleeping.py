@@ -9,15 +9,12 @@ from functools import lru_cache
 
 from ebbtide.adapters.stores.codec.policies import Bodies
 from ebbtide.core.scale_to_zero.machine import check_invariants
-from ebbtide.model.gate import Gate, ServiceRef, Takeover
 from ebbtide.model.idle import IdleState, Phase
-from ebbtide.model.policy import Policy, Signal, SignalKind, Target
-from ebbtide.model.workload import WorkloadKind, WorkloadRef
+from ebbtide.model.pod import WorkloadKind, WorkloadRef
+from ebbtide.model.policy import Gate, Policy, ServiceRef, Signal, SignalKind, Takeover, Target
 from ebbtide.simulator.run.runner import Stage, policies_of
-from ebbtide.simulator.world.catalogue import deployment
-from ebbtide.simulator.world.rules import Rules
-from ebbtide.simulator.world.workload import Demand
-from ebbtide.simulator.world.world import World
+from ebbtide.simulator.world.rules import Demand, Rules
+from ebbtide.simulator.world.world import World, deployment
 from tests.simulation.stories import small_world
 
 UP = {"web": 2, "api": 1}

@@ -20,32 +20,29 @@ from fastapi.testclient import TestClient
 from standardwebhooks.webhooks import Webhook
 
 from ebbtide.adapters.clouds.notices import SqsInbox, read_event
+from ebbtide.adapters.kube.connection import read_status
 from ebbtide.adapters.kube.dump import read_dump
-from ebbtide.adapters.kube.errors import read_status
-from ebbtide.adapters.prometheus import cpu
+from ebbtide.adapters.prometheus import usage
 from ebbtide.adapters.prometheus.asking import Unknown, number, read_answer
-from ebbtide.adapters.stores.codec.entries import unpack
 from ebbtide.adapters.stores.codec.policies import Bodies
-from ebbtide.adapters.stores.codec.record import from_item
+from ebbtide.adapters.stores.codec.record import from_item, unpack
 from ebbtide.config.document import parse_document
-from ebbtide.config.load import build_config
-from ebbtide.config.policy_file import read_policies
+from ebbtide.config.load import build_config, read_policies
 from ebbtide.config.prices import read_price_file
 from ebbtide.engine.journal import read_decision, read_inputs
 from ebbtide.entrypoints.pack import read_items, read_types
 from ebbtide.errors import EbbtideError
+from ebbtide.gate.admission import Heard
 from ebbtide.gate.held import HEAD_BYTES
-from ebbtide.gate.house import JUDGES
-from ebbtide.gate.judge import Heard
+from ebbtide.gate.keeper import JUDGES
 from ebbtide.gate.minecraft import kick_with, talk_status
-from ebbtide.model.gate import Gate, GateProtocol, HttpRules
 from ebbtide.model.idle import IdleState
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.policy import Policy
+from ebbtide.model.policy import Gate, GateProtocol, HttpRules, Policy
 from ebbtide.simulator.run.live import Live
+from ebbtide.simulator.run.persistent import load as load_world
 from ebbtide.simulator.story import parse_story
 from ebbtide.simulator.world.clock import VirtualClock
-from ebbtide.simulator.world.saving import load as load_world
 from tests.integration.api.conftest import SECRET, START, client_of, make_site
 
 NOW = 1_800_000_000
@@ -80,9 +77,9 @@ def fuzz_prometheus(data: bytes) -> None:
         for sample in samples:
             with suppress(Unknown):
                 number(sample.value[1], "a node")
-        for read in (cpu._read_default, cpu._read_own):
+        for read in (usage._read_default, usage._read_own):
             with suppress(Unknown):
-                read(samples, NODES, NOW, cpu.MAX_AGE_SECONDS)
+                read(samples, NODES, NOW, usage.MAX_AGE_SECONDS)
 
 
 def fuzz_kubernetes_status(data: bytes) -> None:

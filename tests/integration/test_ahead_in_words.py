@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from ebbtide.engine.foresight import Foresight
 from ebbtide.engine.ports import Observers
-from ebbtide.entrypoints.api.sight import Seen
+from ebbtide.entrypoints.api.site import Seen
 from ebbtide.entrypoints.api.views import News, status_shape
 from ebbtide.entrypoints.views.decisions import decision_lines, record_lines
 from ebbtide.model.decision import Action
 from ebbtide.model.events import CostNoted
-from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY, ForecastSettings
+from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, ForecastSettings
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.narrate import entry_of
 from tests.builders import POOL

@@ -28,7 +28,7 @@ from ebbtide.bootstrap.kubernetes import cloud_client, open_cloud, open_promethe
 from ebbtide.config import load
 from ebbtide.engine.loop import guarded_tick
 from ebbtide.engine.ports import Ports
-from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
+from ebbtide.entrypoints.api.site import Scope, Token, digest_of
 from ebbtide.entrypoints.cli import main
 from ebbtide.model.effect import Launch
 from ebbtide.model.operation import Slot

@@ -18,12 +18,12 @@ from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.cli.demo_page import demo_live, demo_site
 from ebbtide.model.events import CostNoted, FaultStruck, PolicyStep
 from ebbtide.model.log import LogKind
-from ebbtide.model.node import Market
+from ebbtide.model.snapshot import Market
 from ebbtide.narrate import fact_in, facts_in
 from ebbtide.simulator.run.history import WEEK_SECONDS, read_history, start_before
 from ebbtide.simulator.run.live import Live
 from ebbtide.simulator.run.replicas import Replicas
-from ebbtide.simulator.run.shop_scene import SIDE_PROJECTS, shop_scene
+from ebbtide.simulator.run.scenes import SIDE_PROJECTS, shop_scene
 
 NOW = 1_900_000_000
 DAY = 86_400

@@ -29,7 +29,7 @@ from ebbtide.entrypoints.doctor.examine import (
     scales_workloads,
 )
 from ebbtide.errors import Final
-from ebbtide.model.gate import Gate, ServiceRef
+from ebbtide.model.policy import Gate, ServiceRef
 from tests.policy_harness import make_policy
 from tests.servers.dynamodb import CREDENTIALS, DynamoServer, dynamodb_server
 from tests.servers.moto import CREDENTIALS as AWS_CREDENTIALS

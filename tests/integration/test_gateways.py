@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.serving import served
+from ebbtide.entrypoints.api.site import Scope
 from ebbtide.model.policy import Target
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from tests.builders import make_settings

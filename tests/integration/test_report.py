@@ -154,7 +154,7 @@ def test_a_log_that_is_too_long_is_reported_by_its_newest_part_and_that_is_said(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not figures_of(live, "2026-11-02").cut
-    monkeypatch.setattr("ebbtide.entrypoints.views.days.PAGE", 5)
+    monkeypatch.setattr("ebbtide.entrypoints.views.inputs.PAGE", 5)
     monkeypatch.setattr("ebbtide.entrypoints.report.collect.MOST_ENTRIES", 10)
     figures = figures_of(live, "2026-11-02")
     assert figures.cut

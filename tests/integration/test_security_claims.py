@@ -15,9 +15,9 @@ from ebbtide.adapters.metrics_export import serving
 from ebbtide.config.api import ApiKeys, TokenKeys
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
-from ebbtide.entrypoints.api import connections, events, guard
-from ebbtide.entrypoints.api.opening import reads_openly
-from ebbtide.entrypoints.api.scopes import digest_of
+from ebbtide.entrypoints.api import events, guard
+from ebbtide.entrypoints.api import serving as connections
+from ebbtide.entrypoints.api.site import digest_of, reads_openly
 from ebbtide.errors import ConfigError
 from tests.e2e.shell import Shell
 

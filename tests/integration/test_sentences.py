@@ -98,10 +98,10 @@ CUTS = {
 WORDS_OF_OTHERS = {
     "adapters/kube/access.py": "the error of a parser on one line",
     "adapters/kube/dump.py": "how the JSON parser says that a file ends too early",
-    "adapters/kube/errors.py": "causes that the API server tells by its words, and how a connection broke",
+    "adapters/kube/connection.py": "causes that the API server tells in words, and how a connection broke",
     "adapters/kube/writer.py": "causes that the API server tells by its words",
     "adapters/prometheus/asking.py": "how a connection broke",
-    "adapters/stores/sql/errors.py": "causes that SQLite tells by its words alone",
+    "adapters/stores/sql/engine.py": "causes that SQLite tells by its words alone",
     "config/prices.py": "the error of a parser on one line",
     "simulator/backtest/sweep.py": "the first sentence of what Ray says",
 }

@@ -10,21 +10,21 @@ DEMAND = "unit:tests/unit/test_demand.py"
 OF_DEMAND = (
     Mutant(
         "pods stay pending for an instance that is late",
-        "expected.expected_placement",
+        "offers.expected_placement",
         "is_late(slot, settings, snapshot.at)",
         "False",
         (LATE,),
     ),
     Mutant(
         "an instance whose node is there counts as late",
-        "late.is_late",
+        "capacity.is_late",
         "slot.state is SlotState.LAUNCHED",
         "True",
         (LATE,),
     ),
     Mutant(
         "there are no spares while instances are late",
-        "late.spares",
+        "capacity.spares",
         "ceil(count * late / (late + ready)) if late else 0",
         "0",
         (LATE,),

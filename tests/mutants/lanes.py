@@ -103,7 +103,7 @@ OF_LANES = (
     ),
     Mutant(
         "what is set aside is forgotten when its operation closes",
-        "refused.set_aside",
+        "orphans.set_aside",
         "one.state is RemovalState.SET_ASIDE",
         "False",
         (MACHINES, TICKS),

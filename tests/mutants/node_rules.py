@@ -8,7 +8,7 @@ from tests.mutants.plant import Mutant
 OF_NODES = (
     Mutant(
         "workers that are not Ready are asked for their CPU",
-        "observe.observe",
+        "ports.observe",
         "[node.name for node in view.workers if node.ready]",
         "[node.name for node in view.workers]",
         ("story:row-27",),

@@ -22,7 +22,7 @@ OF_THE_DOCUMENTS = (
     ),
     Mutant(
         "a cooldown ends one second too early",
-        "extending.cooled_down",
+        "question.cooled_down",
         "since >= seconds",
         "since >= seconds - 1",
         ("oracle:decisions",),

@@ -21,7 +21,7 @@ class Equivalent:
 
 EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
-        "adapters.kube.signing.plan_cordon",
+        "adapters.kube.writer.plan_cordon",
         "if node.spec.unschedulable and owner is not None and (owner.token == token):",
         "if node.spec.unschedulable and owner.token == token:",
         "a node that is cordoned without an owner has been refused as a person's in the line before",
@@ -65,13 +65,13 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "the seconds that a node took are used by the end of a wake; elsewhere they are read for nothing",
     ),
     Equivalent(
-        "engine.scale_to_zero.reporting.Reporting._news",
+        "engine.scale_to_zero.declaring.Reporting._news",
         "if policy is not None and state is not None:",
         "if state is not None:",
         "there is no state without a policy; the check is there for the type of the next lines",
     ),
     Equivalent(
-        "entrypoints.api.connections.Room.leave",
+        "entrypoints.api.serving.Room.leave",
         "self._taken.discard(connection); self._idle.pop(connection, None)",
         "self._idle.pop(connection, None); self._taken.discard(connection)",
         "neither of the two looks at what the other changes, and nothing can come in between",
@@ -171,7 +171,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "ock could tell",
     ),
     Equivalent(
-        "entrypoints.api.connections.Connection._part_now",
+        "entrypoints.api.serving.Connection._part_now",
         "return 'head'",
         "return None",
         "whatever is neither a body nor an answer has the time limit of a head",
@@ -245,7 +245,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "what was asked always has a decision; the check is there for the type",
     ),
     Equivalent(
-        "adapters.kube.reading.Watches.__init__",
+        "adapters.kube.cluster.Watches.__init__",
         "self._view = ClusterView()",
         "pass",
         "it is made anew at the first look, as nothing was seen before it",

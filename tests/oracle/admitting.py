@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.core.scale_to_zero.policy_checks import check_policy
-from ebbtide.entrypoints.lambda_schedule import refuse_slow_schedule
+from ebbtide.entrypoints.aws_lambda import refuse_slow_schedule
 from ebbtide.errors import ConfigError, EbbtideError
 from ebbtide.model.idle import Once
 from ebbtide.model.policy import Policy, Schedule, Target

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from ebbtide.adapters.prometheus import PrometheusMetrics, Source
-from ebbtide.engine.observe import observe
+from ebbtide.engine.ports import observe
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.simulator.run.runner import ports_of, stage_of
 from ebbtide.simulator.world.rules import Rules

@@ -18,9 +18,8 @@ from ebbtide.model.effect import (
     Terminate,
     Uncordon,
 )
-from ebbtide.model.node import Instance, InstanceState, Node, Ownership
 from ebbtide.model.pod import Pod
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Instance, InstanceState, Node, Ownership, Snapshot
 from tests.builders import make_instance, make_instance_of, make_node, make_snapshot
 from tests.oracle.clusters import Drawn
 

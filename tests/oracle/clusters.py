@@ -6,11 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ebbtide.model.node import Market, Node
-from ebbtide.model.pod import Budget, Pod, PodPhase
-from ebbtide.model.scheduling import ANYWHERE
+from ebbtide.model.pod import ANYWHERE, Budget, Pod, PodPhase
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Market, Node, Snapshot
 from tests.builders import (
     A_DAY_AGO,
     NOW,

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Move
 from ebbtide.model.pod import Pod, PodPhase
+from ebbtide.model.snapshot import Node
 from tests.oracle import eviction, nodes, servers
 from tests.oracle.answers import Ruling, either, no, rule, strictest, yes
 from tests.oracle.facts import By, Moment

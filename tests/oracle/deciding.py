@@ -9,10 +9,10 @@ from ebbtide.core.nodes.decide import decide
 from ebbtide.core.scale_to_zero.node_first import settings_for
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.idle import Phase
-from ebbtide.model.node import Market
 from ebbtide.model.policy import Target
 from ebbtide.model.record import CapacityBackoff, DrainBackoff, Record
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Market
 from tests.builders import NOW, make_record, make_spot
 from tests.oracle import launch, nodes, scale_down
 from tests.oracle.answers import no

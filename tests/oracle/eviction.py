@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ebbtide.model.pod import Budget, Pod, PodPhase
-from ebbtide.model.scheduling import LabelSelector, Operator
+from ebbtide.model.pod import Budget, LabelSelector, Operator, Pod, PodPhase
 from tests.oracle import servers
 from tests.oracle.answers import Ruling, either, no, rule, yes
 from tests.oracle.facts import By, Moment

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ebbtide.model.node import Node
 from ebbtide.model.pod import Budget, Pod
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Node
 
 
 class By(StrEnum):

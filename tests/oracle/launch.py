@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
-from ebbtide.model.pod import Pod
-from ebbtide.model.scheduling import ANYWHERE
+from ebbtide.model.pod import ANYWHERE, Pod
+from ebbtide.model.snapshot import Market
 from tests.oracle import nodes, pace, runs
 from tests.oracle.answers import Ruling, either, no, rule, strictest, yes
 from tests.oracle.facts import Moment

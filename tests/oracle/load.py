@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ebbtide.model.node import Node
+from ebbtide.model.snapshot import Node
 from tests.oracle import nodes
 from tests.oracle.answers import Meaning, Ruling, either, no, rule, yes
 from tests.oracle.facts import Moment

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
+from ebbtide.model.pod import ANYWHERE
 from ebbtide.model.pool import Pool
-from ebbtide.model.scheduling import ANYWHERE
+from ebbtide.model.snapshot import Market
 from tests.oracle import nodes
 from tests.oracle.answers import Ruling, either, no, rule, yes
 from tests.oracle.facts import Moment

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ebbtide.model.node import Node
 from ebbtide.model.pool import Pool
+from ebbtide.model.snapshot import Node
 from tests.oracle import nodes, pace
 from tests.oracle.answers import Ruling, either, no, rule, strictest, yes
 from tests.oracle.facts import By, Moment

@@ -7,12 +7,10 @@ from typing import Any
 
 from ebbtide.core.nodes.decide import decide
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.node import Node
-from ebbtide.model.pod import Pod, PodPhase
+from ebbtide.model.pod import Pod, PodPhase, Taint, TaintEffect
 from ebbtide.model.record import Record, Unwell
-from ebbtide.model.scheduling import Taint, TaintEffect
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 from tests.builders import (
     NOW,
     make_daemon,

@@ -10,21 +10,19 @@ from typing import Any, cast
 from ebbtide.core.nodes.timers import track
 from ebbtide.core.operations import scale_down
 from ebbtide.core.scale_to_zero.node_first import ready_nodes
+from ebbtide.engine.loop import fail_if_blind, run_once
 from ebbtide.engine.ports import Ports
-from ebbtide.engine.single_run import fail_if_blind, run_once
 from ebbtide.errors import Retryable
 from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.log import LogKind
-from ebbtide.model.node import Instance, Market
 from ebbtide.model.operation import RemovalState, ScaleDown, SlotState, SpotKind
 from ebbtide.model.record import CLUSTER_LEASE, Lease
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import ClusterView, Instance, Market
 from ebbtide.narrate import facts_in
 from ebbtide.ports import Cloud, Cluster, Store
 from ebbtide.simulator.run.runner import Stage, ports_of, stage_of
-from ebbtide.simulator.world.rules import Rules, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.rules import Demand, Rules, WorkloadSpec, pod_template
 from tests.builders import NOW, make_node, make_pod, make_removal, make_scale_down, make_settings, make_slot
 from tests.oracle import runs
 from tests.oracle.drawing import Source

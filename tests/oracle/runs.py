@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ebbtide.model.node import Node
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Node
 from tests.oracle.answers import Ruling, either, no, rule, yes
 
 SHORT_LEASE = 30

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ebbtide.model.node import Node
+from ebbtide.model.snapshot import Node
 from tests.oracle import eviction, load, nodes, pace
 from tests.oracle.answers import Meaning, Ruling, either, no, rule, strictest, yes
 from tests.oracle.facts import By, Moment

@@ -11,10 +11,9 @@ from zoneinfo import ZoneInfo
 from ebbtide.core.scale_to_zero.rules import due
 from ebbtide.core.scale_to_zero.savings import fold, report
 from ebbtide.core.schedule import is_open
-from ebbtide.model.idle import Phase, Rate
-from ebbtide.model.ledger import Stretch
+from ebbtide.model.idle import Phase, Rate, Stretch
 from ebbtide.model.policy import Schedule
-from ebbtide.model.schedule import CronWindow
+from ebbtide.model.pool import CronWindow
 from tests.oracle import calendar, ledger
 from tests.oracle.drawing import Source
 from tests.oracle.suite import Report

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ebbtide.model.headroom import Headroom
-from ebbtide.model.node import Node
+from ebbtide.model.pool import Headroom
+from ebbtide.model.snapshot import Node
 from tests.oracle import nodes, pace, pools
 from tests.oracle.answers import Ruling, either, no, rule, yes
 from tests.oracle.facts import Moment

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 
 from ebbtide.core.nodes.decide import decide
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.headroom import Headroom
-from ebbtide.model.node import Market
-from ebbtide.model.pool import Pool, PoolLimits
+from ebbtide.model.pool import Headroom, Pool, PoolLimits
 from ebbtide.model.record import CapacityBackoff, Record
+from ebbtide.model.snapshot import Market
 from tests.builders import (
     NOW,
     make_daemon,

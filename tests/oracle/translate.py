@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import (
     Consolidate,
     Removal,
@@ -21,7 +20,7 @@ from ebbtide.model.operation import (
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import InstanceState, Snapshot
 from tests.oracle.facts import By, Launching, Machine, Moment
 from tests.oracle.zero import Sleeper
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Consolidate, RemovalState, SpotKind
 from ebbtide.model.record import Record
+from ebbtide.model.snapshot import Node
 from ebbtide.simulator.run.runner import Stage
 from ebbtide.simulator.world.world import Act, ActKind
 from tests.oracle import eviction, launch, load, nodes

@@ -15,11 +15,10 @@ from ebbtide.engine.ports import Ports
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.model.effect import Launch
 from ebbtide.model.log import LogEntry
-from ebbtide.model.node import Instance, Node
 from ebbtide.model.operation import ScaleUp, Slot, SpotNotice
 from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Reading
+from ebbtide.model.snapshot import Instance, Node, Reading
 from ebbtide.ports import Cloud, Inbox, Store
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.world.clock import VirtualClock

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
+from ebbtide.model.snapshot import Node
 from ebbtide.simulator.story.play import Player
 from ebbtide.simulator.world.rules import Kind
 from tests.servers.control_plane import ensure_debian

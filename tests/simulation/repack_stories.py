@@ -10,13 +10,12 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.model.consolidation import ConsolidationSettings
-from ebbtide.model.node import Market
 from ebbtide.model.operation import Consolidate
+from ebbtide.model.pod import Resources
 from ebbtide.model.pool import NodeType, Price
-from ebbtide.model.resources import Resources
+from ebbtide.model.snapshot import Market
 from ebbtide.ports import Store
-from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.rules import BudgetSpec, Demand, Kind, Rules, WorkloadSpec, pod_template
 from ebbtide.simulator.world.world import World
 from tests.simulation.stories import POOL, SETTINGS, SMALL, SPOT_POOL, START, Story
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.rules import BudgetSpec, Demand, Kind, Rules, WorkloadSpec, pod_template
 from ebbtide.simulator.world.world import World
 from tests.simulation.stories import NO_REMOVALS, POOL, SPOT_POOL, Story, small_world
 

@@ -14,21 +14,19 @@ from itertools import count
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.loop import guarded_tick
 from ebbtide.engine.ports import Ports
-from ebbtide.model.node import LEAVING, Market
 from ebbtide.model.operation import ScaleDown
+from ebbtide.model.pod import Resources
 from ebbtide.model.pool import NodeType, Pool, Price
 from ebbtide.model.record import Record
-from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import LEAVING, Market
 from ebbtide.ports import Store
-from ebbtide.simulator.checker.checker import Checker
-from ebbtide.simulator.checker.watch import WatchedStore
-from ebbtide.simulator.faults.calls import CrashPlan, FaultPlan
+from ebbtide.simulator.checker.checker import Checker, WatchedStore
+from ebbtide.simulator.faults.catalogue import CrashPlan, FaultPlan
 from ebbtide.simulator.faults.ports import RunnerCrashed, faulty_ports
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
-from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.rules import BudgetSpec, Demand, Kind, Rules, Span, WorkloadSpec, pod_template
 from ebbtide.simulator.world.world import World
 
 START = 1_700_000_000

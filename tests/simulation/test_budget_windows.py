@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from ebbtide.core.schedule import is_open
-from ebbtide.model.budget import RemovalBudget, RemovalReason
-from ebbtide.model.schedule import CronWindow
+from ebbtide.model.pool import CronWindow, RemovalBudget, RemovalReason
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.run.frames import Frame
 from ebbtide.simulator.run.scenarios import START, Scenario, build

@@ -11,7 +11,7 @@ from functools import cache, partial
 
 import pytest
 
-from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.simulator.faults.catalogue import CrashPlan, Strike
 from tests.simulation import repack_stories, replace_stories, stories
 from tests.simulation.conftest import CRASH_POINTS
 from tests.simulation.stories import TICK_SECONDS, Story, StoryRun

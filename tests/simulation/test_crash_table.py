@@ -15,14 +15,12 @@ from ebbtide.adapters.stores.codec.record import to_item
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.core.operations import machine
 from ebbtide.core.operations.situation import Situation
-from ebbtide.engine.observe import observe
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import Ports, observe
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import LeaseLost, NewerRecord, NotOurs
 from ebbtide.model.effect import SoftTaint, Uncordon
 from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.idle import Phase, WakeReason
-from ebbtide.model.node import LEAVING, InstanceState
 from ebbtide.model.operation import (
     Removal,
     RemovalState,
@@ -34,10 +32,10 @@ from ebbtide.model.operation import (
     SpotNotice,
 )
 from ebbtide.model.record import CLUSTER_LEASE, Record
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import LEAVING, ClusterView, InstanceState
 from ebbtide.narrate import facts_in
 from ebbtide.ports import Cluster
-from ebbtide.simulator.faults.calls import CrashPlan, Distortion, RandomPlan, Strike
+from ebbtide.simulator.faults.catalogue import CrashPlan, Distortion, RandomPlan, Strike
 from ebbtide.simulator.faults.policy_ports import faulty_scaling
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.world.clock import VirtualClock

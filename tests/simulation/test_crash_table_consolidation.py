@@ -7,14 +7,13 @@ from dataclasses import replace
 from ebbtide.errors import Unanswered
 from ebbtide.model.events import OperationClosed, OperationKind
 from ebbtide.model.log import LogKind
-from ebbtide.model.node import LEAVING
 from ebbtide.model.operation import AbortCause, Consolidate, MoveState
 from ebbtide.model.record import Record
+from ebbtide.model.snapshot import LEAVING
 from ebbtide.narrate import facts_in
-from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.simulator.faults.catalogue import CrashPlan, Strike
 from ebbtide.simulator.world.ports import SimCloud
-from ebbtide.simulator.world.rules import WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.rules import Demand, WorkloadSpec, pod_template
 from ebbtide.simulator.world.world import ActKind
 from tests.simulation.repack_stories import REPACK, SETTINGS_REPACK, scattered
 from tests.simulation.stories import Story, StoryRun

@@ -14,7 +14,7 @@ from ebbtide.errors import Final, NewerRecord
 from ebbtide.model.operation import RemovalState, ScaleDown, SlotState
 from ebbtide.model.record import Record
 from ebbtide.ports import Cloud
-from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.simulator.faults.catalogue import CrashPlan, Strike
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.world.rules import Rules, Span
 from ebbtide.simulator.world.world import ActKind

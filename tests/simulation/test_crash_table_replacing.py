@@ -11,7 +11,7 @@ from ebbtide.adapters.stores.codec import record as items
 from ebbtide.errors import NewerRecord
 from ebbtide.model.operation import RemovalState, ScaleDown, SlotState
 from ebbtide.model.record import Record
-from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.simulator.faults.catalogue import CrashPlan, Strike
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.world.world import ActKind
 from tests.simulation.replace_stories import EXPIRY, REPAIR, old_cluster, silent_cluster

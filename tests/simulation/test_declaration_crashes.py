@@ -10,9 +10,9 @@ import pytest
 
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import EbbtideError
-from ebbtide.model.declared import Readiness
 from ebbtide.model.idle import Phase
-from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.model.policy import Readiness
+from ebbtide.simulator.faults.catalogue import CrashPlan, Strike
 from ebbtide.simulator.faults.policy_ports import faulty_scaling
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from tests.memory_declarations import MemoryDeclarations, make_object

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from ebbtide.engine.loop import guarded_tick
 from ebbtide.engine.ports import Ports
-from ebbtide.model.node import Instance, InstanceState
 from ebbtide.model.record import Record
-from ebbtide.model.snapshot import ClusterView
-from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.model.snapshot import ClusterView, Instance, InstanceState
+from ebbtide.simulator.faults.catalogue import CrashPlan, Strike
 from ebbtide.simulator.world.ports import SimCloud, SimCluster
 from ebbtide.simulator.world.rules import Rules, Span
 from ebbtide.simulator.world.world import ActKind

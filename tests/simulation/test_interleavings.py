@@ -25,10 +25,9 @@ from ebbtide.model.effect import (
     Terminate,
     Uncordon,
 )
-from ebbtide.model.node import InstanceState, Node, Ownership
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, SlotState, Spot, SpotKind
 from ebbtide.model.record import Record
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import InstanceState, Node, Ownership, Snapshot
 from tests.builders import (
     NOW,
     make_instance,

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.model.node import Node
-from ebbtide.simulator.faults.calls import CrashPlan
-from ebbtide.simulator.world.rules import Rules, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Demand
+from ebbtide.model.snapshot import Node
+from ebbtide.simulator.faults.catalogue import CrashPlan
+from ebbtide.simulator.world.rules import Demand, Rules, WorkloadSpec, pod_template
 from ebbtide.simulator.world.world import ActKind, World
 from tests.simulation.stories import NO_REMOVALS, ZONES, Story, StoryRun, small_world
 from tests.simulation.test_incidents import Lens, done, run, through

@@ -14,11 +14,8 @@ from pathlib import Path
 import pytest
 
 from ebbtide.core.operations.slots import check_invariants
-from ebbtide.model.budget import RemovalBudget, RemovalReason
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
-from ebbtide.model.headroom import Headroom
 from ebbtide.model.idle import Phase
-from ebbtide.model.node import Node
 from ebbtide.model.operation import (
     Consolidate,
     Removal,
@@ -33,9 +30,10 @@ from ebbtide.model.operation import (
     SpotNotice,
 )
 from ebbtide.model.pod import Pod
-from ebbtide.model.pool import PoolLimits
+from ebbtide.model.pool import Headroom, PoolLimits, RemovalBudget, RemovalReason
 from ebbtide.model.record import Lease, Missing, Record
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Node
 from ebbtide.simulator.run.runner import Stage, stage_of
 from ebbtide.simulator.world.rules import BudgetSpec, Kind, WorkloadSpec, pod_template
 from ebbtide.simulator.world.world import Act, ActKind

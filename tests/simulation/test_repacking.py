@@ -11,7 +11,6 @@ import pytest
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.errors import Usage
 from ebbtide.model.consolidation import ConsolidationSettings
-from ebbtide.model.node import LEAVING, Node, Ownership
 from ebbtide.model.operation import (
     Consolidate,
     Move,
@@ -26,14 +25,13 @@ from ebbtide.model.operation import (
 )
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.checker.checker import Checker
+from ebbtide.model.snapshot import LEAVING, Node, Ownership
+from ebbtide.simulator.checker.checker import Checker, WatchedStore
 from ebbtide.simulator.checker.consolidation import Bookkeeper, Repacking
-from ebbtide.simulator.checker.watch import WatchedStore
 from ebbtide.simulator.run.scenarios import build
 from ebbtide.simulator.run.simulate import Simulation, compared, needs_consolidation, without_consolidation
 from ebbtide.simulator.world.clock import VirtualClock
-from ebbtide.simulator.world.rules import Rules, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.rules import Demand, Rules, WorkloadSpec, pod_template
 from ebbtide.simulator.world.world import Act, ActKind, World
 from tests.builders import lanes
 from tests.simulation.stories import POOL

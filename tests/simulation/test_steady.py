@@ -16,16 +16,13 @@ from ebbtide.engine.steady import Steady
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
-from ebbtide.simulator.backtest.candidates import candidates
-from ebbtide.simulator.backtest.runs import Work, played
+from ebbtide.simulator.backtest.runs import Work, candidates, played
 from ebbtide.simulator.run.runner import Runner, stage_of
 from ebbtide.simulator.story import play, read_story
 from ebbtide.simulator.story.parse import Story
 from ebbtide.simulator.story.play import Ticks
-from ebbtide.simulator.world.catalogue import add_system, deployment, pool
-from ebbtide.simulator.world.rules import Rules
-from ebbtide.simulator.world.workload import Demand
-from ebbtide.simulator.world.world import World
+from ebbtide.simulator.world.rules import Demand, Rules
+from ebbtide.simulator.world.world import World, add_system, deployment, pool
 from tests.builders import make_settings
 from tests.steady import Audited, compare_recording, compare_seed, compare_story
 

@@ -15,7 +15,7 @@ import pytest
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import EbbtideError
 from ebbtide.model.idle import Phase, WakeReason
-from ebbtide.simulator.faults.calls import CrashPlan, Strike
+from ebbtide.simulator.faults.catalogue import CrashPlan, Strike
 from ebbtide.simulator.faults.policy_ports import faulty_scaling
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_policy, make_ref, make_workload

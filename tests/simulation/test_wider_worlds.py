@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ebbtide.errors import Unanswered
-from ebbtide.simulator.faults.calls import CrashPlan, Distortion
+from ebbtide.simulator.faults.catalogue import CrashPlan, Distortion
 from ebbtide.simulator.faults.ports import MOST_HOLES, TORN_SECONDS, CallGate, FaultyCluster
 from ebbtide.simulator.run.frames import Frame
 from ebbtide.simulator.run.scenarios import build

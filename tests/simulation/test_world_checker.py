@@ -8,19 +8,16 @@ import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, Uncordon
-from ebbtide.model.headroom import Headroom
-from ebbtide.model.node import Market, Node
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, Spot, SpotKind
+from ebbtide.model.pool import Headroom
 from ebbtide.model.record import Record, Refused
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.checker.checker import Checker
-from ebbtide.simulator.checker.watch import WatchedStore
-from ebbtide.simulator.world.catalogue import add_system, database, deployment, pool
+from ebbtide.model.snapshot import Market, Node
+from ebbtide.simulator.checker.checker import Checker, WatchedStore
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCloud, SimCluster
-from ebbtide.simulator.world.rules import Rules
-from ebbtide.simulator.world.workload import Demand
-from ebbtide.simulator.world.world import World
+from ebbtide.simulator.world.rules import Demand, Rules
+from ebbtide.simulator.world.world import World, add_system, database, deployment, pool
 from tests.builders import lanes
 
 SETTINGS = Settings(pools=(pool("general"),), min_workers=2, max_workers=4)

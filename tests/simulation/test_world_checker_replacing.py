@@ -7,18 +7,16 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.effect import Cordon, SoftTaint
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, Slot, SlotState
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.settings import Settings
-from ebbtide.simulator.checker.checker import Checker
-from ebbtide.simulator.checker.watch import WatchedStore
-from ebbtide.simulator.world.catalogue import add_system, pool
+from ebbtide.model.snapshot import Node
+from ebbtide.simulator.checker.checker import Checker, WatchedStore
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCluster
 from ebbtide.simulator.world.rules import Rules
-from ebbtide.simulator.world.world import World
+from ebbtide.simulator.world.world import World, add_system, pool
 
 START = 1_700_000_000
 POOL = replace(pool("general"), expire_seconds=86_400)

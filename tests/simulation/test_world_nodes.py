@@ -8,13 +8,12 @@ import pytest
 
 from ebbtide.errors import Final, NoCapacity
 from ebbtide.model.effect import DeleteNode, Launch
-from ebbtide.model.node import InstanceState, Market
 from ebbtide.model.operation import Slot, SpotKind
-from ebbtide.simulator.world.catalogue import pool
+from ebbtide.model.snapshot import InstanceState, Market
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics
 from ebbtide.simulator.world.rules import Identity, Rules, Span
-from ebbtide.simulator.world.world import World
+from ebbtide.simulator.world.world import World, pool
 
 POOLS = (pool("general"), pool("spot", market=Market.SPOT))
 

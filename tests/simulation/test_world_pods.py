@@ -13,12 +13,19 @@ from ebbtide.errors import BudgetExhausted, ConfigError, Final
 from ebbtide.model.effect import Cordon, Evict
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.snapshot import ClusterView
-from ebbtide.simulator.world.catalogue import add_system, database, deployment, guarded, pool
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCluster
-from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Curve, Demand, parse_recording
-from ebbtide.simulator.world.world import World
+from ebbtide.simulator.world.rules import (
+    BudgetSpec,
+    Curve,
+    Demand,
+    Kind,
+    Rules,
+    WorkloadSpec,
+    parse_recording,
+    pod_template,
+)
+from ebbtide.simulator.world.world import World, add_system, database, deployment, guarded, pool
 
 POOLS = (pool("general"),)
 

@@ -9,19 +9,17 @@ from pathlib import Path
 import pytest
 
 from ebbtide.errors import ConfigError, Retryable, StoreUnusable, Throttled, Unanswered
-from ebbtide.model.node import Market
-from ebbtide.simulator.faults.calls import CrashPlan, Distortion, RandomPlan, Strike
-from ebbtide.simulator.faults.catalogue import FAULTS
+from ebbtide.model.snapshot import Market
+from ebbtide.simulator.faults.catalogue import FAULTS, CrashPlan, Distortion, RandomPlan, Strike
 from ebbtide.simulator.faults.ports import CallGate, RunnerCrashed
 from ebbtide.simulator.run.frames import Frame
-from ebbtide.simulator.run.persistent import FileCluster, WorldFile
+from ebbtide.simulator.run.persistent import FileCluster, WorldFile, decode, encode, load, save
 from ebbtide.simulator.run.runner import Runner, stage_of
 from ebbtide.simulator.run.scenarios import SCENARIOS, START, build, play
 from ebbtide.simulator.run.simulate import Simulation, simulate
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCluster
-from ebbtide.simulator.world.saving import decode, encode, load, save
-from ebbtide.simulator.world.workload import parse_recording
+from ebbtide.simulator.world.rules import parse_recording
 
 HETZNER = ("cx", "cpx", "cax", "ccx")
 

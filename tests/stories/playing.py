@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from ebbtide.simulator.story import parse_story, play
-from ebbtide.simulator.story.output import StoryResult
+from ebbtide.simulator.story.judge import StoryResult
 from ebbtide.simulator.story.recorder import Done
 
 POOLS = [{"name": "general", "types": ["cpx32"], "zones": ["a", "b"]}]

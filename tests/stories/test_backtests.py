@@ -11,11 +11,20 @@ import msgspec
 import pytest
 import yaml
 
-from ebbtide.entrypoints.views.backtests import backtest_fact, backtest_json, backtest_lines, calibration
+from ebbtide.entrypoints.views.foresight import backtest_fact, backtest_json, backtest_lines, calibration
 from ebbtide.errors import ConfigError, Usage
-from ebbtide.simulator.backtest.candidates import AS_RECORDED, candidates, with_today
-from ebbtide.simulator.backtest.compare import Agreement, agreements, rows_of
-from ebbtide.simulator.backtest.runs import Results, Run, Work, percentile, play_work, story_for
+from ebbtide.simulator.backtest.runs import (
+    AS_RECORDED,
+    Results,
+    Run,
+    Work,
+    candidates,
+    percentile,
+    play_work,
+    story_for,
+    with_today,
+)
+from ebbtide.simulator.backtest.sweep import Agreement, agreements, rows_of
 from ebbtide.simulator.recording.file import Recorded, write_recording
 from tests.e2e.shell import Shell
 from tests.stories.playing import POOLS

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from ebbtide.core.nodes import headroom, targets, underused
-from ebbtide.model.headroom import Headroom
+from ebbtide.model.pool import Headroom
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
-from ebbtide.simulator.backtest.candidates import Candidate
-from ebbtide.simulator.backtest.runs import Run, Work, play_work, story_for
+from ebbtide.simulator.backtest.runs import Candidate, Run, Work, play_work, story_for
 from ebbtide.simulator.recording.file import VERSION, Recording, Series
 from ebbtide.simulator.story.play import Player
 from tests.stories.playing import POOLS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.entrypoints.own_log import record_log
+from ebbtide.entrypoints.recordings import record_log
 from ebbtide.entrypoints.report.collect import Period
 from ebbtide.errors import Usage
 from ebbtide.simulator.run.runner import store_of

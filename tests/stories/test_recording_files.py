@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from ebbtide.errors import ConfigError
-from ebbtide.simulator.recording.anonymous import anonymised
 from ebbtide.simulator.recording.file import (
     VERSION,
     Recorded,
     Recording,
     Series,
+    anonymised,
     is_recording,
     read_recording,
     write_recording,

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from ebbtide.simulator.run.scenarios import START
-from ebbtide.simulator.world.rules import Rules, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Curve, Demand, parse_recording
+from ebbtide.simulator.world.rules import Curve, Demand, Rules, WorkloadSpec, parse_recording, pod_template
 from ebbtide.simulator.world.world import World
 
 

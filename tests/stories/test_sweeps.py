@@ -14,8 +14,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from ebbtide.errors import Usage
 from ebbtide.simulator.backtest import sweep as sweeps
-from ebbtide.simulator.backtest.candidates import candidates
-from ebbtide.simulator.backtest.runs import Results, Run, Work
+from ebbtide.simulator.backtest.runs import Results, Run, Work, candidates
 from ebbtide.simulator.backtest.sweep import Machines, Sweep, _answers, _check_answers
 from tests.stories.test_recording_files import recording
 

@@ -11,18 +11,24 @@ from typing import Any
 
 import pytest
 
-from ebbtide.entrypoints.views.tunings import difference, tuning_json, tuning_lines
+from ebbtide.entrypoints.views.foresight import difference, tuning_json, tuning_lines
 from ebbtide.errors import Usage
-from ebbtide.simulator.backtest.compare import rows_of
 from ebbtide.simulator.backtest.runs import Results, Run, Work
-from ebbtide.simulator.backtest.sweep import Machines, Sweep
+from ebbtide.simulator.backtest.sweep import Machines, Sweep, rows_of
 from ebbtide.simulator.recording.file import Recording, Series, write_recording
-from ebbtide.simulator.recording.parts import parts_of
 from ebbtide.simulator.story.parse import story_of
-from ebbtide.simulator.tuning.choose import front_of, knee_of, without_idle
-from ebbtide.simulator.tuning.search import Plan, Tried, search, spread
-from ebbtide.simulator.tuning.space import Knob, Point, Space, named
-from ebbtide.simulator.tuning.tune import Asked, Change, Tuned, Tuning, tune
+from ebbtide.simulator.tuning.search import Knob, Plan, Point, Space, Tried, named, search, spread
+from ebbtide.simulator.tuning.tune import (
+    Asked,
+    Change,
+    Tuned,
+    Tuning,
+    front_of,
+    knee_of,
+    parts_of,
+    tune,
+    without_idle,
+)
 from tests.e2e.shell import Shell
 from tests.stories.test_backtests import run
 from tests.stories.test_recording_files import recording

@@ -7,18 +7,25 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.model.consolidation import ConsolidationSettings
-from ebbtide.model.headroom import Headroom
-from ebbtide.model.node import Market
+from ebbtide.model.pod import Resources
 from ebbtide.model.policy import Policy, ZeroDefaults
-from ebbtide.model.pool import NodeType, Pool, PoolLimits, Price
-from ebbtide.model.resources import Resources
-from ebbtide.model.schedule import CronWindow
+from ebbtide.model.pool import CronWindow, Headroom, NodeType, Pool, PoolLimits, Price
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Market
 from ebbtide.simulator.checker.sleepers import policies_for
 from ebbtide.simulator.faults.catalogue import FAULTS
 from ebbtide.simulator.run.scenarios import Scenario
-from ebbtide.simulator.world.rules import BudgetSpec, Identity, Kind, Rules, Span, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Curve, Demand
+from ebbtide.simulator.world.rules import (
+    BudgetSpec,
+    Curve,
+    Demand,
+    Identity,
+    Kind,
+    Rules,
+    Span,
+    WorkloadSpec,
+    pod_template,
+)
 from ebbtide.simulator.world.world import World
 
 START = 1_767_225_600

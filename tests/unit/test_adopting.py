@@ -12,8 +12,7 @@ from ebbtide.adapters.clouds.looking import AUTO_SCALING_GROUP, ListedMachine
 from ebbtide.entrypoints.setup.adopting import Case, State, Wish, adopt, look
 from ebbtide.errors import Unanswered, Usage
 from ebbtide.model import names
-from ebbtide.model.node import Market, Node
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import ClusterView, Market, Node
 from tests.builders import make_node, make_pool, make_type
 
 CLUSTER = "shop"

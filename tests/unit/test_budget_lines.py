@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ebbtide.entrypoints.views.decisions import budget_lines, budget_text
-from ebbtide.model.budget import RemovalBudget
-from ebbtide.model.schedule import CronWindow
+from ebbtide.model.pool import CronWindow, RemovalBudget
 from tests.builders import make_pool, make_record, make_removal, make_scale_down, make_settings
 
 NOON = 1_780_315_200

@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbtide.core.nodes import gates
-from ebbtide.core.nodes.budgets import allowed, applies, described, is_active, limit_of
 from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.drain import allowed, applies, described, is_active, limit_of
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.operations import spot
 from ebbtide.core.operations.situation import Situation
-from ebbtide.model.budget import Allowance, RemovalBudget, RemovalReason
 from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.decision import Action
 from ebbtide.model.operation import (
@@ -30,8 +29,8 @@ from ebbtide.model.operation import (
     Spot,
     SpotKind,
 )
+from ebbtide.model.pool import Allowance, CronWindow, RemovalBudget, RemovalReason
 from ebbtide.model.record import Record
-from ebbtide.model.schedule import CronWindow
 from ebbtide.model.settings import Settings
 from tests.builders import (
     NOW,

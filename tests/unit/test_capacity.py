@@ -16,9 +16,9 @@ from ebbtide.core.nodes.capacity import (
     total,
     workers_by_zone,
 )
-from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import RemovalState, SlotState, SpotKind
 from ebbtide.model.record import Counted, Missing
+from ebbtide.model.snapshot import InstanceState
 from tests.builders import (
     make_instance,
     make_instance_of,

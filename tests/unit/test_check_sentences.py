@@ -12,18 +12,15 @@ from ebbtide.core.consolidation.pace import settled
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.unwell import NOT_READY, pool_well
-from ebbtide.model.budget import RemovalBudget, RemovalReason
 from ebbtide.model.check import Check, Gate
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.decision import Action, Decision, Verdict
-from ebbtide.model.headroom import Headroom
-from ebbtide.model.node import Ownership
 from ebbtide.model.operation import SlotState
-from ebbtide.model.pod import Pod, PodPhase
+from ebbtide.model.pod import NOTHING, Pod, PodPhase
+from ebbtide.model.pool import Headroom, RemovalBudget, RemovalReason
 from ebbtide.model.record import Demand, Emptied, Leaving, Missing, Record, Unwell
-from ebbtide.model.resources import NOTHING
 from ebbtide.model.settings import JudgedBy
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Ownership, Snapshot
 from tests.builders import (
     NOW,
     make_daemon,

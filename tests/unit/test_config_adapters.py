@@ -11,7 +11,7 @@ from ebbtide.config import Config
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.errors import ConfigError
-from ebbtide.model.node import Market
+from ebbtide.model.snapshot import Market
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 POOLS = "pools: [{name: a, types: [cpx22], zones: [z]}]\n"

@@ -7,8 +7,7 @@ import pytest
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import Config, build_config
 from ebbtide.errors import ConfigError
-from ebbtide.model.budget import RemovalBudget, RemovalReason
-from ebbtide.model.schedule import CronWindow
+from ebbtide.model.pool import CronWindow, RemovalBudget, RemovalReason
 
 
 def read(text: str, **environ: str) -> Config:

@@ -7,13 +7,10 @@ import pytest
 from ebbtide.bootstrap.scaling import with_scaling
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import Config, build_config
-from ebbtide.engine.observe import observe
-from ebbtide.engine.ports import nothing_expected
+from ebbtide.engine.ports import nothing_expected, observe
 from ebbtide.errors import ConfigError
-from ebbtide.model.forecast import ForecastSettings
-from ebbtide.model.headroom import Headroom
-from ebbtide.model.pool import PoolLimits
-from ebbtide.model.schedule import CronWindow
+from ebbtide.model.pool import CronWindow, Headroom, PoolLimits
+from ebbtide.model.settings import ForecastSettings
 from tests.unit.engine.builders import Small
 
 POOLS = """

@@ -11,10 +11,9 @@ from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.core.prices import CATALOGUE
 from ebbtide.errors import ConfigError
-from ebbtide.model.node import Market
+from ebbtide.model.pod import Resources, Taint, TaintEffect
 from ebbtide.model.pool import NodeType, Pool, Price
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import Taint, TaintEffect
+from ebbtide.model.snapshot import Market
 
 
 def pools(text: str) -> tuple[Pool, ...]:

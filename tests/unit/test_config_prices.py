@@ -12,8 +12,8 @@ from ebbtide.config import Config, load
 from ebbtide.config.prices import price_file_to_write, price_warnings
 from ebbtide.core.prices import CATALOGUE
 from ebbtide.errors import ConfigError
-from ebbtide.model.node import Market
 from ebbtide.model.pool import Price
+from ebbtide.model.snapshot import Market
 
 FILE = (
     "currency: EUR\nas_of: 2026-11-01\nprices: {cpx22: 0.0101, big: {on_demand: 0.3, spot: 0.1}, odd: 0.7}\n"

@@ -10,14 +10,13 @@ import pytest
 from ebbtide.core.consolidation.evaluate import consolidate
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.question import Answer, Question
-from ebbtide.model.budget import RemovalBudget, RemovalReason
 from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationSettings
 from ebbtide.model.decision import Action, Check, Decision
-from ebbtide.model.node import Ownership
+from ebbtide.model.pool import RemovalBudget, RemovalReason
 from ebbtide.model.record import Emptied, Leaving, Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Ownership, Snapshot
 from tests.builders import (
     NOW,
     kept_by,

@@ -4,11 +4,10 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.core.prices import CostPoint, cost_point, paid, price_of
-from ebbtide.model.node import Market, Node
+from ebbtide.model.pod import Resources
 from ebbtide.model.pool import NodeType, Pool, Price
-from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView, Snapshot
+from ebbtide.model.snapshot import ClusterView, Market, Node, Snapshot
 
 ROOM = Resources(2000, 4096)
 SMALL = NodeType("small", ROOM, price=Price(Decimal("0.10"), "EUR", "test"))

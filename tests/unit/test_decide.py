@@ -9,10 +9,9 @@ import pytest
 
 from ebbtide.core.nodes.decide import decide, operation_id
 from ebbtide.model.decision import Action, Check, Decision
-from ebbtide.model.node import InstanceState, Market, Ownership
 from ebbtide.model.operation import RemovalState, SlotState
 from ebbtide.model.record import Missing, Record
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import InstanceState, Market, Ownership, Snapshot
 from tests.builders import (
     NOW,
     make_daemon,

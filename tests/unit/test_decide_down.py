@@ -9,11 +9,10 @@ import pytest
 from ebbtide.core.nodes.decide import decide
 from ebbtide.model.check import Gate, NodeCause, Values
 from ebbtide.model.decision import Action, Check, Decision, Verdict
-from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 from tests.builders import (
     NOW,
     kept_by,

@@ -18,12 +18,11 @@ from ebbtide.core.nodes.timers import track
 from ebbtide.engine.journal import decision_entry, read_decision, read_inputs
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.events import Inputs
-from ebbtide.model.node import Node
 from ebbtide.model.operation import ScaleDown
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import DrainBackoff, Missing, Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 from tests.builders import (
     A_DAY_AGO,
     NOW,

@@ -8,11 +8,10 @@ import pytest
 
 from ebbtide.core.nodes.decide import decide
 from ebbtide.model.decision import Action, Check, Decision
-from ebbtide.model.node import Market
 from ebbtide.model.operation import SlotState
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Counted, Record
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Market, Snapshot
 from tests.builders import (
     NOW,
     make_node,

@@ -8,8 +8,7 @@ import pytest
 
 from ebbtide.core.nodes.drain import Disruptions, DrainReason, Judgement, Treatment, judge, plan_drain
 from ebbtide.model.operation import NO_OBSTACLE, Obstacle, RemovalCause
-from ebbtide.model.pod import Budget, Pod, PodPhase
-from ebbtide.model.scheduling import Scheduling
+from ebbtide.model.pod import Budget, Pod, PodPhase, Scheduling
 from tests.builders import make_budget, make_node, make_pod, make_settings
 
 FREE = Disruptions(())

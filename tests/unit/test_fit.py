@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 
 from ebbtide.core.nodes.fit import Placement, placement_of
 from ebbtide.core.nodes.room import Room, refused_by_node, room_of, room_of_new, tolerates
-from ebbtide.model.node import Node
-from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import (
+from ebbtide.model.pod import (
     FitCause,
     Misfit,
     Operator,
+    Pod,
+    PodPhase,
     Requirement,
+    Resources,
     Scheduling,
     Taint,
     TaintEffect,
     Toleration,
 )
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import ClusterView, Node
 from tests.builders import make_node, make_pod, make_pool, make_snapshot, make_type
 
 GPU = "nvidia.com/gpu"

@@ -6,8 +6,7 @@ from typing import Any
 
 from ebbtide.core.nodes.fit import Placement
 from ebbtide.core.nodes.room import room_of
-from ebbtide.model.pod import Pod
-from ebbtide.model.scheduling import AntiAffinity, FitCause, Misfit, Scheduling, Spread
+from ebbtide.model.pod import AntiAffinity, FitCause, Misfit, Pod, Scheduling, Spread
 from tests.builders import make_node, make_pod, make_selector
 
 ZONE = "topology.kubernetes.io/zone"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ebbtide.core.nodes.drain import Disruptions, judge
-from ebbtide.model.pod import Budget, Pod
-from ebbtide.model.scheduling import FitCause, Misfit, Scheduling, Stop, StopCause, Unplaced
+from ebbtide.model.pod import Budget, FitCause, Misfit, Pod, Scheduling, Stop, StopCause, Unplaced
 from tests.builders import make_budget, make_pod, make_settings
 
 SENTENCES = [

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ebbtide.core.nodes import gates
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Gate
-from ebbtide.model.node import Node
 from ebbtide.model.operation import RemovalState
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import Missing, Record, Refused
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 from tests.builders import (
     NOW,
     make_daemon,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ebbtide.core.nodes import gates
-from ebbtide.model.budget import RemovalBudget, RemovalReason
 from ebbtide.model.check import Gate
 from ebbtide.model.pod import PodPhase
-from ebbtide.model.pool import Pool
+from ebbtide.model.pool import Pool, RemovalBudget, RemovalReason
 from tests.builders import (
     make_daemon,
     make_node,

@@ -8,11 +8,10 @@ import pytest
 
 from ebbtide.entrypoints.views.headline import HeadlineSituation, headline, usual_seconds
 from ebbtide.model.events import OperationClosed, OperationKind
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Move, MoveState, Removal, RemovalState, SlotState, SourceState, SpotKind
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import ClusterView, Node
 from tests.builders import (
     NOW,
     make_consolidate,

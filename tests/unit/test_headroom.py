@@ -24,16 +24,12 @@ from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.timers import track
 from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.core.operations.stopping import why_yield
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.headroom import Headroom, HeadroomSeen
 from ebbtide.model.operation import AbortCause, RemovalState, SlotState
-from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.pool import PoolLimits
+from ebbtide.model.pod import Pod, PodPhase, Scheduling, Stop, StopCause, Taint, TaintEffect
+from ebbtide.model.pool import CronWindow, Headroom, HeadroomSeen, PoolLimits, RemovalReason
 from ebbtide.model.record import Emptied, Record
-from ebbtide.model.schedule import CronWindow
-from ebbtide.model.scheduling import Scheduling, Stop, StopCause, Taint, TaintEffect
 from ebbtide.model.settings import JudgedBy, Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (

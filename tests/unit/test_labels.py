@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.core.labels import holds, matches
-from ebbtide.model.scheduling import LabelSelector, Operator, Requirement
+from ebbtide.model.pod import LabelSelector, Operator, Requirement, holds, matches
 from tests.builders import make_selector
 
 LABELS = {"tier": "web", "cores": "8"}

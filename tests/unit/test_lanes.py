@@ -9,7 +9,7 @@ import pytest
 
 from ebbtide.core.nodes.capacity import coming_slots, expected_slots, open_removals, removals_in_progress
 from ebbtide.core.nodes.decide import decide
-from ebbtide.core.nodes.extending import MOST_SLOTS, launch_backoff
+from ebbtide.core.nodes.question import MOST_SLOTS, launch_backoff
 from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.operation import RemovalState, ScaleUp, SlotState
 from ebbtide.model.pod import Pod, PodPhase

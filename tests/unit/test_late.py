@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.nodes.extending import launch_backoff
-from ebbtide.core.nodes.late import is_late, spares
+from ebbtide.core.nodes.capacity import is_late, spares
+from ebbtide.core.nodes.question import launch_backoff
 from ebbtide.core.nodes.sizing import plan_launch
 from ebbtide.model.operation import Slot, SlotState
 from ebbtide.model.pod import PodPhase

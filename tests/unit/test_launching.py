@@ -12,10 +12,19 @@ from hypothesis import strategies as st
 
 from ebbtide.core.nodes.fit import Placement
 from ebbtide.core.nodes.sizing import LaunchPlan, plan_launch
-from ebbtide.model.pod import Pod, PodPhase
+from ebbtide.model.pod import (
+    NOTHING,
+    AntiAffinity,
+    Pod,
+    PodNearby,
+    PodPhase,
+    Resources,
+    Scheduling,
+    Spread,
+    Stop,
+    StopCause,
+)
 from ebbtide.model.record import Record
-from ebbtide.model.resources import NOTHING, Resources
-from ebbtide.model.scheduling import AntiAffinity, PodNearby, Scheduling, Spread, Stop, StopCause
 from tests.builders import (
     make_node,
     make_pod,

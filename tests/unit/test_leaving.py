@@ -17,12 +17,11 @@ from ebbtide.core.consolidation.emptied_nodes import (
 from ebbtide.core.nodes.orphans import stray_cordons
 from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.consolidation import ConsolidationSettings
-from ebbtide.model.node import Node, Ownership
 from ebbtide.model.operation import RemovalState
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import DrainBackoff, Emptied, Leaving, Record, Refused
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Ownership, Snapshot
 from tests.builders import (
     NOW,
     kept_by,

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ebbtide.adapters.metrics_export.metrics import ClusterMetrics, MetricsRegistry
 from ebbtide.adapters.metrics_export.serving import MOST_CONNECTIONS, Health, MetricsServer
-from ebbtide.bootstrap.metrics import metrics_served
+from ebbtide.bootstrap.parts import metrics_served
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
 from ebbtide.engine.loop import guarded_tick

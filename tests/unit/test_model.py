@@ -9,11 +9,10 @@ import pytest
 from ebbtide.model.decision import Action, Check, Verdict
 from ebbtide.model.effect import Cordon, Outcome, OutcomeKind
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.node import InstanceState, Market
 from ebbtide.model.operation import RemovalState, SlotState, SpotKind, SpotNotice, spot_id
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record, spot_lease_name
-from ebbtide.model.snapshot import Reading, Snapshot
+from ebbtide.model.snapshot import InstanceState, Market, Reading, Snapshot
 from tests.builders import (
     NOW,
     make_instance,

@@ -40,8 +40,7 @@ from ebbtide.model.events import (
     Transition,
     TriedSettings,
 )
-from ebbtide.model.idle import Phase, PolicyCause, Rate, WakeReason
-from ebbtide.model.ledger import Stretch
+from ebbtide.model.idle import Phase, PolicyCause, Rate, Stretch, WakeReason
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import RemovalState, SpotEnd, SpotKind
 from ebbtide.narrate import entry_of, fact_in, facts_in, goes_on, says, tick_of

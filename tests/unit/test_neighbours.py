@@ -8,21 +8,20 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbtide.core.labels import matches
-from ebbtide.core.nodes.fit import Placement
-from ebbtide.core.nodes.neighbours import FREE, Neighbours
+from ebbtide.core.nodes.fit import FREE, Neighbours, Placement
 from ebbtide.core.nodes.room import Room, room_of, unwanted
-from ebbtide.model.pod import Pod
-from ebbtide.model.scheduling import (
+from ebbtide.model.pod import (
     AntiAffinity,
     FitCause,
     LabelSelector,
     Misfit,
     Operator,
+    Pod,
     PodNearby,
     Requirement,
     Scheduling,
     Spread,
+    matches,
 )
 from tests.builders import make_node, make_pod, make_selector
 

@@ -11,10 +11,8 @@ from ebbtide.core.nodes.decide import decide
 from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.operation import RemovalState, SlotState
-from ebbtide.model.pod import Pod, PodPhase
+from ebbtide.model.pod import NOTHING, Pod, PodPhase, Scheduling
 from ebbtide.model.record import Emptied, Record
-from ebbtide.model.resources import NOTHING
-from ebbtide.model.scheduling import Scheduling
 from ebbtide.model.settings import JudgedBy
 from tests.builders import (
     NOW,

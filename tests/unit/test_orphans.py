@@ -16,9 +16,9 @@ from ebbtide.core.nodes.orphans import (
     stray_cordons,
     track_orphans,
 )
-from ebbtide.model.node import InstanceState, Ownership
 from ebbtide.model.operation import RemovalState, SlotState
 from ebbtide.model.record import DrainBackoff, Missing, Record, Refused
+from ebbtide.model.snapshot import InstanceState, Ownership
 from tests.builders import (
     NOW,
     make_instance,

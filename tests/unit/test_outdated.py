@@ -11,9 +11,9 @@ from ebbtide.core.nodes.unwell import (
     why_drifted,
     why_expired,
 )
-from ebbtide.model.budget import RemovalReason
+from ebbtide.model.pod import Taint, TaintEffect
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import Unwell
-from ebbtide.model.scheduling import Taint, TaintEffect
 from tests.builders import (
     NOW,
     make_instance,

@@ -7,14 +7,21 @@ from typing import Any, cast
 
 import pytest
 
-from ebbtide.adapters.prometheus.asking import MOST_POINTS, Curve, Prometheus, Unknown, read_curves
-from ebbtide.adapters.prometheus.history import Asked, History, Span
+from ebbtide.adapters.prometheus.asking import (
+    MOST_POINTS,
+    Asked,
+    Curve,
+    History,
+    Prometheus,
+    Span,
+    Unknown,
+    read_curves,
+)
 from ebbtide.config import Config
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.errors import Usage
-from ebbtide.simulator.recording.from_metrics import Past, record_metrics
-from ebbtide.simulator.recording.state_metrics import queries
+from ebbtide.simulator.recording.from_metrics import Past, queries, record_metrics
 from ebbtide.simulator.story.parse import story_of
 
 START = 1_767_225_600

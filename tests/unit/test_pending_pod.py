@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.entrypoints.views.pending_pod import Against, PodAnswer, PodCause, why_pending
+from ebbtide.entrypoints.views.headline import Against, PodAnswer, PodCause, why_pending
 from ebbtide.model.decision import Action, Check, Verdict
 from ebbtide.model.operation import SlotState
-from ebbtide.model.pod import Pod, PodPhase
+from ebbtide.model.pod import FitCause, Pod, PodPhase, Resources, Taint, TaintEffect
 from ebbtide.model.record import Record
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import FitCause, Taint, TaintEffect
 from tests.builders import (
     make_consolidate,
     make_node,

@@ -10,7 +10,7 @@ import pytest
 
 from ebbtide.adapters.metrics_export.metrics import MetricsRegistry
 from ebbtide.adapters.metrics_export.states import FRESH_SECONDS, PolicyStates
-from ebbtide.bootstrap.metrics import watched
+from ebbtide.bootstrap.parts import watched
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
 from ebbtide.errors import Retryable

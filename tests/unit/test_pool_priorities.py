@@ -11,13 +11,11 @@ from ebbtide.core.nodes.capacity import held_by_pool, why_over_limits
 from ebbtide.core.nodes.offers import next_offer, resting_offers
 from ebbtide.core.nodes.sizing import plan_launch
 from ebbtide.core.operations.slots import advance_slot
-from ebbtide.model.node import Market
 from ebbtide.model.operation import SlotCause, SlotState
-from ebbtide.model.pod import Pod, PodPhase
+from ebbtide.model.pod import Pod, PodPhase, Resources, Stop, StopCause
 from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import CapacityBackoff, Counted, Record
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import Stop, StopCause
+from ebbtide.model.snapshot import Market
 from tests.builders import (
     NOW,
     make_instance,

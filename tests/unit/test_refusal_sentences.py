@@ -12,14 +12,14 @@ import pytest
 from ebbtide.core.consolidation.emptied_nodes import choose_leaving
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.underused import choose_underused
-from ebbtide.model.budget import RemovalBudget
 from ebbtide.model.check import Check, Gate, NodeCause, Refusal, Why, held_by, refused
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.node import Ownership
 from ebbtide.model.operation import RemovalState
 from ebbtide.model.pod import Pod
+from ebbtide.model.pool import RemovalBudget
 from ebbtide.model.record import DrainBackoff, Emptied, Record, Refused
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Ownership
 from ebbtide.typed import decode
 from tests.builders import (
     NOW,

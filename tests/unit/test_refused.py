@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ebbtide.core.nodes.decide import decide
-from ebbtide.core.nodes.orphans import dead_nodes, stray_cordons
-from ebbtide.core.nodes.refused import taken_up_again
+from ebbtide.core.nodes.orphans import dead_nodes, stray_cordons, taken_up_again
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import RemovalState, ScaleDown
 from ebbtide.model.record import Record, Refused
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import InstanceState, Snapshot
 from tests.builders import (
     NOW,
     make_instance,

@@ -7,12 +7,10 @@ from itertools import count
 
 from ebbtide.config.prices import read_book
 from ebbtide.entrypoints.assess.assessment import assess
-from ebbtide.entrypoints.assess.view import as_data
-from ebbtide.entrypoints.assess.words import summary
-from ebbtide.model.node import Node
-from ebbtide.model.pod import Pod
-from ebbtide.model.resources import Resources
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.entrypoints.assess.command import as_data
+from ebbtide.entrypoints.assess.page import summary
+from ebbtide.model.pod import Pod, Resources
+from ebbtide.model.snapshot import ClusterView, Node
 from tests.builders import NOW, make_node, make_pod
 
 BOOK = read_book(None)

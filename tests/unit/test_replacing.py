@@ -6,15 +6,13 @@ from typing import Any
 
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.unwell import NOT_READY
-from ebbtide.model.budget import RemovalBudget, RemovalReason
 from ebbtide.model.check import Check, Gate, NodeCause, Values
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.node import Node
 from ebbtide.model.operation import SpotKind
 from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.pool import PoolLimits
+from ebbtide.model.pool import PoolLimits, RemovalBudget, RemovalReason
 from ebbtide.model.record import CapacityBackoff, DrainBackoff, Leaving, Unwell
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 from tests.builders import (
     NOW,
     CheckValues,

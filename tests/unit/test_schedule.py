@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebbtide.core.schedule import check_cron, check_zone, fires_between, is_open, last_fire, next_fire
-from ebbtide.model.schedule import CronWindow
+from ebbtide.model.pool import CronWindow
 
 BERLIN = "Europe/Berlin"
 DAY = 86_400

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from ebbtide.core.nodes.sizing import LaunchPlan, nodes_for_cpu, plan_launch
-from ebbtide.model.node import Market
 from ebbtide.model.operation import SlotState
-from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.record import Record
-from ebbtide.model.resources import NOTHING
-from ebbtide.model.scheduling import (
+from ebbtide.model.pod import (
+    NOTHING,
     AntiAffinity,
     FitCause,
     Misfit,
+    Pod,
+    PodPhase,
     Scheduling,
     Stop,
     StopCause,
     Unplaced,
 )
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.record import Record
+from ebbtide.model.snapshot import Market, Snapshot
 from tests.builders import (
     make_node,
     make_nodes,

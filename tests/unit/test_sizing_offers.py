@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from ebbtide.core.nodes.offers import currencies, next_offer, offer_name, replacement_offer
 from ebbtide.core.nodes.sizing import plan_launch
-from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
-from ebbtide.model.pod import PodPhase
+from ebbtide.model.pod import PodPhase, Resources
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import CapacityBackoff, Record
-from ebbtide.model.resources import Resources
+from ebbtide.model.snapshot import Market
 from tests.builders import (
     NOW,
     make_nodes,

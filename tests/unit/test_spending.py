@@ -6,14 +6,16 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.core.prices import CostPoint
-from ebbtide.entrypoints.views.shares import Share, shares_of, with_sleepers
 from ebbtide.entrypoints.views.spending import (
     DAYS_A_MONTH,
     Removed,
+    Share,
     SpendingDay,
     projection,
     removed_by_day,
+    shares_of,
     spending_days,
+    with_sleepers,
 )
 from ebbtide.model.events import OperationClosed, OperationKind
 from ebbtide.model.settings import Settings
@@ -103,7 +105,7 @@ def test_a_month_is_projected_from_whole_days_with_the_range_of_their_weeks() ->
 def test_a_node_is_paid_for_by_the_pods_that_ask_for_it_and_the_rest_is_idle() -> None:
     """`a` (0.10): web asks for half of its CPU. `b` (0.10): twice as much as there is. `c`: no price."""
 
-    from ebbtide.model.resources import Resources
+    from ebbtide.model.pod import Resources
 
     room = Resources(2000, 4096)
     nodes = tuple(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ebbtide.entrypoints.views.strips import NextChange, Piece, WokenBy, next_change, strip_of, wakes_in
+from ebbtide.entrypoints.views.policies import NextChange, Piece, WokenBy, next_change, strip_of, wakes_in
 from ebbtide.model.events import PolicyStep
-from ebbtide.model.idle import Phase, WakeReason
-from ebbtide.model.ledger import Stretch
+from ebbtide.model.idle import Phase, Stretch, WakeReason
 from ebbtide.model.policy import Policy, Schedule, Target
 
 DAY = 86_400

@@ -9,10 +9,9 @@ import pytest
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.prices import CATALOGUE
 from ebbtide.model.check import NodeCause
-from ebbtide.model.node import Node, Ownership
-from ebbtide.model.pod import Budget, Pod
+from ebbtide.model.pod import Budget, Pod, Resources
 from ebbtide.model.record import DrainBackoff, Record
-from ebbtide.model.resources import Resources
+from ebbtide.model.snapshot import Node, Ownership
 from tests.builders import (
     A_DAY_AGO,
     NOW,

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from ebbtide.core.nodes.decide import decide
-from ebbtide.core.nodes.unclaimed import claimable, says_uncounted, uncounted
+from ebbtide.core.nodes.orphans import claimable, says_uncounted, uncounted
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.node import Market, Node
 from ebbtide.model.pod import PodPhase
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import ClusterView, Market, Node
 from tests.builders import (
     NOW,
     make_node,

@@ -9,11 +9,10 @@ from ebbtide.core.nodes.timers import track
 from ebbtide.core.nodes.underused import choose_underused, track_underused, used_share
 from ebbtide.model.check import NodeCause
 from ebbtide.model.decision import Action
-from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import JudgedBy
-from ebbtide.model.snapshot import Load, Reading
+from ebbtide.model.snapshot import Load, Node, Reading
 from tests.builders import (
     NOW,
     kept_by,

@@ -15,9 +15,9 @@ from ebbtide.core.nodes.unwell import (
     why_unwell,
 )
 from ebbtide.model.check import Gate
-from ebbtide.model.node import InstanceState, Node
 from ebbtide.model.operation import SlotState
 from ebbtide.model.record import Missing, Unwell
+from ebbtide.model.snapshot import InstanceState, Node
 from tests.builders import (
     NOW,
     make_instance_of,

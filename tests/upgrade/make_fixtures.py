@@ -29,10 +29,10 @@ import msgspec
 
 from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.simulator.checker.watch import WatchedStore
-from ebbtide.simulator.faults.calls import CrashPlan
+from ebbtide.simulator.checker.checker import WatchedStore
+from ebbtide.simulator.faults.catalogue import CrashPlan
+from ebbtide.simulator.run.persistent import encode
 from ebbtide.simulator.world.clock import VirtualClock
-from ebbtide.simulator.world.saving import encode
 from tests.simulation import stories
 
 MOST_DECISIONS = 5
@@ -82,7 +82,7 @@ class Book:
     def noting_costs(self, story_run: Any, story: Any) -> Any:
         opened = story_run.ports(CrashPlan())
         with suppress(ImportError):
-            from ebbtide.engine.cost_notes import CostNotes
+            from ebbtide.engine.notes import CostNotes
 
             return replace(opened, observer=CostNotes(story_run.store, story.settings, opened.new_id))
         return opened

@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 from ebbtide.adapters.stores.codec.record import from_item, to_item
+from ebbtide.adapters.stores.dynamodb.record import to_wire_item
 from ebbtide.adapters.stores.dynamodb.store import DynamoStore
 from ebbtide.adapters.stores.dynamodb.tables import create_tables, open_client
-from ebbtide.adapters.stores.dynamodb.values import to_wire_item
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.adapters.stores.sql.migrate import upgrade
 from ebbtide.adapters.stores.sql.schema import SCHEMA_REVISION

@@ -9,10 +9,9 @@ import pytest
 from ebbtide.adapters.stores.codec.record import from_item
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.model.log import LogKind
-from ebbtide.simulator.checker.checker import Checker
-from ebbtide.simulator.checker.watch import WatchedStore
+from ebbtide.simulator.checker.checker import Checker, WatchedStore
+from ebbtide.simulator.run.persistent import decode
 from ebbtide.simulator.world.clock import VirtualClock
-from ebbtide.simulator.world.saving import decode
 from tests.simulation import repack_stories, stories
 from tests.simulation.stories import TICK_SECONDS, StoryRun
 from tests.upgrade.left_behind import NAMES, LeftBehind, Scene, left_behind

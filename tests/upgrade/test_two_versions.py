@@ -20,9 +20,9 @@ import msgspec
 import pytest
 
 from ebbtide.adapters.stores.sql.store import SqlStore
-from ebbtide.model.node import LEAVING
+from ebbtide.model.snapshot import LEAVING
+from ebbtide.simulator.run.persistent import load, save
 from ebbtide.simulator.world.clock import VirtualClock
-from ebbtide.simulator.world.saving import load, save
 from tests.simulation import repack_stories, stories
 from tests.simulation.stories import START, TICK_SECONDS, Story
 

@@ -14,7 +14,7 @@ from ebbtide.bootstrap.parts import ClusterPorts, LineNotifier, SystemClock, Tim
 from ebbtide.config import Config
 from ebbtide.config.api import webhook_secrets
 from ebbtide.core.packing.pack import HOW_TO_PACK, why_missing
-from ebbtide.engine.cost_notes import CostNotes
+from ebbtide.engine.notes import CostNotes
 from ebbtide.engine.ports import Observers, Ports
 from ebbtide.errors import ConfigError, SolverMissing
 from ebbtide.model.settings import Settings

@@ -30,19 +30,17 @@ from ebbtide.bootstrap import SystemClock, TimeOrderedIds, open_notifier, open_s
 from ebbtide.bootstrap.kubernetes import connect_kubernetes, open_services
 from ebbtide.bootstrap.scaling import HasPolicies
 from ebbtide.config import Config
-from ebbtide.config.gate import GateKeys
+from ebbtide.config.scale_to_zero import GateKeys
 from ebbtide.core.scale_to_zero.eta import Eta as LearnedEta
 from ebbtide.engine.loop import for_a_daemon
 from ebbtide.engine.scale_to_zero.gating import GateEntry
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import EbbtideError, Usage
-from ebbtide.gate.eta import Eta
-from ebbtide.gate.house import House
-from ebbtide.gate.keeper import Keeper
-from ebbtide.gate.limits import Limits
+from ebbtide.gate.admission import Backends, Limits, Route, Routes
+from ebbtide.gate.keeper import House, Keeper
+from ebbtide.gate.knocking import Eta
 from ebbtide.gate.metrics import GateMetrics
 from ebbtide.gate.passing import Dial
-from ebbtide.gate.routes import Backends, Route, Routes
 from ebbtide.gate.server import listening, raise_file_limit
 
 LOOK_SECONDS = 10.0

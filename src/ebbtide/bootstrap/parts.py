@@ -1,4 +1,6 @@
-"""What is the same everywhere: the ports of a cluster as one value, the clock, ids, and notices as lines."""
+"""What is the same everywhere: the ports of a cluster as one value, the clock, ids, notices as lines, and
+`/metrics`, `/healthz` and `/readyz` of a process that stays.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,15 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from ebbtide.engine.ports import never, nothing_urgent
+from ebbtide.config import Config
+from ebbtide.engine.ports import Observers, Ports, never, nothing_urgent
+from ebbtide.extras import how_to_add
 from ebbtide.model.log import LogEntry
 from ebbtide.ports import (
     Clock,
@@ -28,6 +33,10 @@ from ebbtide.ports import (
     Workloads,
 )
 from ebbtide.redact import redact
+
+if TYPE_CHECKING:
+    from ebbtide.adapters.metrics_export.serving import Health
+    from ebbtide.engine.scale_to_zero.scaling import Scaling
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_DIGITS, _ORDER_DIGITS, _RANDOM_DIGITS = 10, 3, 5
@@ -111,3 +120,70 @@ class LineNotifier:
             print(redact(line), file=self._out, flush=True)
         except (OSError, ValueError):
             return
+
+
+OFF = "off"
+ConfiguredCluster = tuple[Config, Ports]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The same ports, with metrics of the calls through them. `health` is None if there are none."""
+
+    opened: tuple[Ports, ...]
+    health: Health | None = None
+
+    def follow(self, config: Config, scaling: Scaling | None) -> None:
+        """Policies have metrics too, once their store is open."""
+        if self.health is not None and scaling is not None:
+            self.health.metrics.policies.follow(config.settings.cluster, scaling.ports.policies)
+
+
+def watched(clusters: Sequence[ConfiguredCluster], say: Callable[[str], None], ticks: bool = True) -> Watched:
+    """Metrics, if anyone can scrape them. A process that does not tick (`ebbtide serve`) still counts as
+    healthy."""
+    opened = tuple(ports for _, ports in clusters)
+    if all(config.metrics_addr == OFF and config.api.listen == OFF for config, _ in clusters) and ticks:
+        return Watched(opened)
+    try:
+        from ebbtide.adapters.metrics_export.metrics import MetricsRegistry
+        from ebbtide.adapters.metrics_export.serving import Health
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("ebbtide"):
+            raise
+        say(f"No metrics are served: prometheus-client is not installed. Run: {how_to_add('kube')}")
+        return Watched(opened)
+    metrics = MetricsRegistry()
+    seen = []
+    for config, ports in clusters:
+        told = (ports.observer, metrics.of(config.settings)) if ticks else (ports.observer,)
+        notifier = metrics.wakes.counting(config.settings.cluster, ports.notifier)
+        seen.append(replace(ports, observer=Observers(*told), notifier=notifier))
+    return Watched(tuple(seen), Health(metrics, max(config.interval_seconds for config, _ in clusters)))
+
+
+@contextmanager
+def metrics_served(clusters: Sequence[ConfiguredCluster], say: Callable[[str], None]) -> Iterator[Watched]:
+    """Watched, and served where the first configuration says."""
+    seen = watched(clusters, say)
+    address = clusters[0][0].metrics_addr
+    if address == OFF or seen.health is None:
+        yield seen
+        return
+    from ebbtide.adapters.metrics_export.serving import MetricsServer
+
+    host, _, port = address.rpartition(":")
+    try:
+        server = MetricsServer(seen.health, host.strip("[]"), int(port))
+    except OSError as error:
+        say(
+            f"No metrics are served: {address} cannot be listened on ({error.strerror or error}). "
+            "Set metrics_addr to another address, or to off."
+        )
+        yield seen
+        return
+    say(f"Metrics: http://{host}:{server.port}/metrics")
+    try:
+        yield seen
+    finally:
+        server.close()

@@ -1,4 +1,5 @@
-"""From file and environment to checked values, each with where it came from. Reads only.
+"""From file and environment to checked values, each with where it came from; and policies in files of their
+own, for `ebbtide policy apply`. Reads only.
 
 The environment wins over the file, the file over the defaults. All problems are said at once.
 """
@@ -17,24 +18,24 @@ from pydantic.fields import FieldInfo
 
 from ebbtide.config.adapters import AdapterSections
 from ebbtide.config.api import ApiKeys
-from ebbtide.config.checks import check
-from ebbtide.config.document import Read, read_document, with_environment
-from ebbtide.config.gate import GateKeys
+from ebbtide.config.checks import check, check_policies
+from ebbtide.config.document import Read, parse_documents, read_document, with_environment
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.prices import price_file_of, read_book
 from ebbtide.config.problems import KeyPath, Problem, leaf_fields, mask, path_text, problems_in
 from ebbtide.config.profiles import with_profile
+from ebbtide.config.scale_to_zero import GateKeys
 from ebbtide.config.schema import Document
+from ebbtide.config.section import Section
 from ebbtide.core.nodes import headroom
-from ebbtide.core.nodes.budgets import described
+from ebbtide.core.nodes.drain import described
 from ebbtide.core.packing.pack import installed_packer
 from ebbtide.core.prices import CATALOGUE, PriceBook, book_of_pools
 from ebbtide.core.words import a_while
 from ebbtide.errors import ConfigError
-from ebbtide.model.packer import Packer
 from ebbtide.model.policy import ZeroDefaults
 from ebbtide.model.pool import Pool
-from ebbtide.model.settings import Settings
+from ebbtide.model.settings import Packer, Settings
 from ebbtide.redact import keep_password_of
 
 FILE_NAME = "ebbtide.yaml"
@@ -282,3 +283,37 @@ def launch_hash(pool: Pool, sections: AdapterSections) -> str:
         parts["hetzner"] = sections.hetzner.model_dump(mode="json", include=HETZNER, exclude_defaults=True)
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
+
+
+HINT = "Correct it and run the command again."
+AROUND = 2
+"""Problems are found under `policies[3].name`; the first two parts are not in the file."""
+
+
+class _PolicyFile(Section):
+    policies: tuple[PolicyKeys, ...]
+
+
+def read_policies(texts: Iterable[tuple[str, str]], pools: Sequence[str]) -> tuple[PolicyKeys, ...]:
+    """Of texts, each with the name of its file. `ConfigError` with every problem of all of them."""
+    documents = [read for name, text in texts for read in parse_documents(text, name, HINT)]
+    if not documents:
+        raise ConfigError(f"there is no policy in what was given; nothing was touched. {HINT}")
+    try:
+        found = _PolicyFile.model_validate({"policies": tuple(read.values for read in documents)}).policies
+        problems = list(check_policies(found, pools))
+    except ValidationError as error:
+        problems = problems_in(error)
+    if problems:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        lines = "\n".join(f"  {_line_of_policy(problem, documents)}" for problem in problems)
+        raise ConfigError(f"the policies have {count}; nothing was touched.\n{lines}\n{HINT}")
+    return found
+
+
+def _line_of_policy(problem: Problem, documents: Sequence[Read]) -> str:
+    _, number, *rest = problem.path
+    read, path = documents[int(number)], tuple(rest)
+    line = read.line(path) or read.lines[()]
+    where = f", {path_text(path)}" if path else ""
+    return f"{read.name} line {line}{where}: {problem.says}"

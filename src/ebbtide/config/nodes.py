@@ -14,11 +14,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from ebbtide.config.section import AMOUNT, Section, read_cpu_milli, read_memory_mib
 from ebbtide.core.schedule import check_cron, check_zone
-from ebbtide.model.budget import RemovalBudget, RemovalReason
 from ebbtide.model.consolidation import ConsolidationSettings
-from ebbtide.model.forecast import NO_FORECAST, STEP_SECONDS, ForecastSettings
-from ebbtide.model.headroom import Headroom
-from ebbtide.model.schedule import CronWindow
+from ebbtide.model.pool import CronWindow, Headroom, RemovalBudget, RemovalReason
+from ebbtide.model.settings import NO_FORECAST, STEP_SECONDS, ForecastSettings
 
 NODES_FORM = 'a number of nodes, or a share of the workers such as "10%"'
 DURATION_FORM = "a time such as 8h, 90m or 1h30m, up to a year"

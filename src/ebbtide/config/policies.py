@@ -15,12 +15,12 @@ from pydantic import (
     model_validator,
 )
 
-from ebbtide.config.gate import PolicyGateKeys, gate_keys_of
 from ebbtide.config.nodes import YEAR_SECONDS
+from ebbtide.config.scale_to_zero import PolicyGateKeys, gate_keys_of
 from ebbtide.config.section import Section
 from ebbtide.core.schedule import check_cron, check_zone
+from ebbtide.model.pod import WorkloadKind, WorkloadRef
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target
-from ebbtide.model.workload import WorkloadKind, WorkloadRef
 
 NAME = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
 KUBE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"

@@ -10,10 +10,9 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 from ebbtide.config.nodes import DURATION_FORM, BudgetKeys, Duration
 from ebbtide.config.section import AMOUNT, Amount, Section, read_cpu_milli, read_memory_mib, read_price
 from ebbtide.core.prices import CATALOGUE, EC2_FAMILIES, HETZNER
-from ebbtide.model.node import Market
+from ebbtide.model.pod import Resources, Taint, TaintEffect
 from ebbtide.model.pool import NodeType, Pool, PoolLimits, Price
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import Taint, TaintEffect
+from ebbtide.model.snapshot import Market
 
 BY_NAME, INLINE = "<name>", "<inline>"
 """Marks that the choice between a name and a definition leaves in the place of a problem."""

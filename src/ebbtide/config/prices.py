@@ -25,8 +25,8 @@ import yaml
 from ebbtide.core.nodes.offers import currencies
 from ebbtide.core.prices import PriceBook, built_in_book
 from ebbtide.errors import ConfigError
-from ebbtide.model.node import Market
 from ebbtide.model.pool import Price
+from ebbtide.model.snapshot import Market
 
 if TYPE_CHECKING:
     from ebbtide.config.load import Config

@@ -13,8 +13,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ebbtide.config.api import TokenKeys
-from ebbtide.config.gate import PolicyGateKeys, ServiceKeys
-from ebbtide.config.gate_http import HttpKeys, NeverWakeKeys, WakeHeaderKeys
 from ebbtide.config.nodes import BudgetKeys, HeadroomKeys, WindowKeys
 from ebbtide.config.policies import (
     PolicyKeys,
@@ -26,6 +24,7 @@ from ebbtide.config.policies import (
 )
 from ebbtide.config.pools import LimitKeys, PoolKeys, TaintKeys, TypeKeys
 from ebbtide.config.problems import allowed, variable_of
+from ebbtide.config.scale_to_zero import HttpKeys, NeverWakeKeys, PolicyGateKeys, ServiceKeys, WakeHeaderKeys
 from ebbtide.config.schema import NESTED, SECTIONS
 from ebbtide.core.prices import CATALOGUE
 

@@ -13,11 +13,10 @@ from pydantic import BeforeValidator, Field
 
 from ebbtide.config.adapters import ADAPTERS, AdapterSections
 from ebbtide.config.api import ADDRESS, ApiKeys
-from ebbtide.config.gate import GateKeys
 from ebbtide.config.nodes import BudgetKeys, ConsolidationKeys, ForecastKeys, HeadroomKeys
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.pools import PoolKeys
-from ebbtide.config.scale_to_zero import ScaleToZeroKeys
+from ebbtide.config.scale_to_zero import GateKeys, ScaleToZeroKeys
 from ebbtide.config.section import Section
 from ebbtide.model.record import LONGEST_LEASE_SECONDS
 from ebbtide.model.settings import Settings

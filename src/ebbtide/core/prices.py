@@ -17,11 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from ebbtide.model.node import Market, Node
+from ebbtide.model.pod import Resources
 from ebbtide.model.pool import NodeType, Pool, Price
-from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Market, Node, Snapshot
 
 Prices = Mapping[tuple[str, Market], Price]
 SOURCE = "Ebbtide built-in list"

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from ebbtide.model.schedule import CronWindow
+from ebbtide.model.pool import CronWindow
 
 NAMED = {
     "@hourly": "0 * * * *",

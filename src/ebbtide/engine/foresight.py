@@ -15,17 +15,15 @@ from math import ceil
 import numpy as np
 
 from ebbtide.core.forecast.ahead import LEAST_DAYS, Peak, Verdict, expected_peak, judge
+from ebbtide.core.forecast.combine import Floats
 from ebbtide.core.forecast.demand import demand_by_pool
-from ebbtide.core.forecast.members import Floats
 from ebbtide.core.words import a_while, count_of, time_of_day
-from ebbtide.engine.demand_notes import DemandNotes, Series
+from ebbtide.engine.notes import DemandNotes, Series
 from ebbtide.engine.ports import Observers
 from ebbtide.errors import EbbtideError
-from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY, Demand
-from ebbtide.model.headroom import Headroom
-from ebbtide.model.pool import Pool
+from ebbtide.model.pool import Headroom, Pool
 from ebbtide.model.record import Record
-from ebbtide.model.settings import Settings
+from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, Demand, Settings
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.ports import Store
 

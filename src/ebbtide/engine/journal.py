@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, get_type_hints
 
 from ebbtide import typed
-from ebbtide.core.consolidation.summary import evaluated
+from ebbtide.core.consolidation.evaluate import evaluation_fact
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.packing.pack import why_missing
 from ebbtide.errors import UNREADABLE, SolverMissing, StoreUnusable, Usage
@@ -37,7 +37,7 @@ def consolidation_entry(entry_id: str, decision: Decision, rules: ConsolidationS
     """What the policy asks to be logged of an evaluation; none where nothing was evaluated."""
     if decision.consolidation is None or not rules.enabled:
         return None
-    fact = evaluated(decision.consolidation, rules)
+    fact = evaluation_fact(decision.consolidation, rules)
     return entry_of(entry_id, decision.at, fact, decision.id)
 
 

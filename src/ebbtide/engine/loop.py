@@ -1,30 +1,68 @@
-"""The daemon's loop: a tick every so often, with jitter, until asked to stop.
+"""The daemon's loop: a tick every so often, with jitter, until asked to stop, for one cluster or several,
+and old log entries deleted once a day; and one run of a process that ends: a Lambda, or `ebbtide once`.
 
 The runner that acts keeps the lease between two ticks and renews it, so of several replicas one acts and
 the others stand by; the lease is short, so another takes over soon when it dies, and is given back at the
 end. A tick that fails raises an alarm but does not end the loop: the next one starts from the record.
 Between two ticks the inbox is checked often, since a spot notice cannot wait. A pod that fits no node, a
 node that became Ready or a policy that wakes starts a tick at once; the interval is only a heartbeat.
+
+Deletes old log entries once a day, in daemons. The holder of the lease does it. When it was last done is not
+kept: after a restart it is done again, and finds nothing.
+
+One run of a process that ends: a Lambda, or `ebbtide once`. While the cloud is about to take a machine the
+run continues to look and evict until its own deadline: the next run may come a minute later, which is half
+of a spot notice. A run that could not see the cluster or the cloud raises its alarm and then fails, so
+monitoring of failed runs shows it.
+
+Several clusters in one process, and several such processes on one store, without talking to each other. Each
+cluster has a loop of its own, in a thread, with a lease of its own. The more clusters a replica holds, the
+less often it tries to take more. A replica that holds several gives an idle one back from time to time and
+does not take it again for a while. So replicas with fewer clusters get it first, and the clusters spread. If
+there is no other replica, it takes the cluster again.
 """
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 from ebbtide.engine.ports import Ports
-from ebbtide.engine.pruning import Pruning
 from ebbtide.engine.tick import TickReport, tick
-from ebbtide.errors import EbbtideError, LeaseLost
+from ebbtide.errors import EbbtideError, LeaseLost, Retryable
 from ebbtide.model.events import Alarm, AlarmKind
+from ebbtide.model.operation import SpotKind
 from ebbtide.model.record import CLUSTER_LEASE
 from ebbtide.model.settings import Settings
 from ebbtide.narrate import entry_of
 from ebbtide.redact import redact
+
+DAY_SECONDS = 24 * 3600
+
+
+class Pruning:
+    def __init__(self, ports: Ports, settings: Settings) -> None:
+        self._ports = ports
+        self._days = settings.log_retention_days
+        self._due = 0.0
+
+    def after(self, report: TickReport) -> None:
+        """Never raises: a log that stays long is an alarm, not the end of a daemon; tried again a day on."""
+        now = self._ports.clock.now()
+        if not self._days or not report.held or now < self._due:
+            return
+        self._due = now + DAY_SECONDS
+        try:
+            self._ports.store.prune_log(int(now) - self._days * DAY_SECONDS)
+        except Exception as error:  # whatever it is, it must not end the daemon
+            fact = Alarm(AlarmKind.LOG_NOT_PRUNED, str(error))
+            self._ports.notifier.notify(entry_of(self._ports.new_id(), int(now), fact))
+
 
 JITTER = 0.1
 LOOK_SECONDS = 2.0
@@ -173,3 +211,127 @@ def guarded_tick(
     entry = entry_of(ports.new_id(), int(start), alarm)
     ports.notifier.notify(entry)
     return TickReport(int(start), entry.says, held=False)
+
+
+AGAIN_SECONDS = 5.0
+"""From one look to the next while an interruption is being answered."""
+
+
+def run_once(ports: Ports, settings: Settings, owner: str, deadline: float) -> TickReport:
+    """A tick, and further ones for as long as an interruption is open and there is time."""
+    report = tick(ports, settings, owner, deadline)
+    while ports.clock.now() + AGAIN_SECONDS < deadline and _interrupted(ports):
+        ports.clock.sleep(AGAIN_SECONDS)
+        report = _joined(report, tick(ports, settings, owner, deadline))
+    return report
+
+
+def _interrupted(ports: Ports) -> bool:
+    """Whether the cloud is about to reclaim a machine, whichever runner answers the notice."""
+    return any(spot.kind is SpotKind.INTERRUPTION for spot in ports.store.load().spots)
+
+
+def _joined(first: TickReport, then: TickReport) -> TickReport:
+    """Both in one; what a later tick repeats, or did not find to do, is not said again."""
+    told = [first.says] if then.quiet else [first.says, then.says]
+    says = "; ".join(dict.fromkeys(told))
+    held, decision = first.held or then.held, first.decision or then.decision
+    return replace(then, says=says, decision=decision, held=held, quiet=first.quiet and then.quiet)
+
+
+def fail_if_blind(ports: Ports, report: TickReport) -> None:
+    """Raise the alarm and fail, where this run could not see what it is to look after."""
+    if says := alarm_if_blind(ports, report):
+        raise Retryable(says)
+
+
+def alarm_if_blind(ports: Ports, report: TickReport) -> str:
+    """Why this run is to fail, once the alarm is written and told; empty where it saw all."""
+    if not report.problems:
+        return ""
+    says = f"{'; '.join(report.problems)}: nothing was decided and nothing removed in this run"
+    alarm = entry_of(ports.new_id(), report.at, Alarm(AlarmKind.OBSERVATION, says))
+    with suppress(EbbtideError):
+        ports.store.append([alarm])
+    ports.notifier.notify(alarm)
+    return f"{says}; the next run tries again, see `ebbtide doctor` if that does not help"
+
+
+TICKS_BETWEEN_OFFERS = 20
+"""How many ticks a replica keeps a cluster before it offers it to the others, if it holds several."""
+
+OnClusterReport = Callable[[str, TickReport], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One cluster of the fleet."""
+
+    ports: Ports
+    settings: Settings
+    interval_seconds: float
+
+
+class Fleet:
+    def __init__(
+        self, members: Sequence[Member], owner: str, stop: threading.Event, on_report: OnClusterReport
+    ) -> None:
+        self._members = members
+        self._owner = owner
+        self._stop = stop
+        self._on_report = on_report
+        self._lock = threading.Lock()
+        self._ticks_held: Counter[str] = Counter()
+
+    def run(self) -> None:
+        threads = [threading.Thread(target=self._follow, args=(member,)) for member in self._members]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    @property
+    def held(self) -> int:
+        with self._lock:
+            return len(self._ticks_held)
+
+    def _follow(self, member: Member) -> None:
+        settings = for_a_daemon(member.settings)
+        ttl = settings.lock_ttl_seconds
+        pruning = Pruning(member.ports, settings)
+        while not self._stop.is_set():
+            nudge = Nudge(member.ports)
+            report = guarded_tick(member.ports, settings, self._owner, member.interval_seconds, True)
+            self._on_report(settings.cluster, report)
+            pruning.after(report)
+            self.note(settings.cluster, report.held)
+            if report.held and self.offers(member, settings.cluster):
+                self.note(settings.cluster, False)
+                step_down(member.ports, self._owner, ttl)
+            reach = 1 if self._holds(settings.cluster) else 1 + self.held
+            keeps = ttl if self._holds(settings.cluster) else 0
+            wait = sooner(member.interval_seconds * reach, report, member.ports.clock.now())
+            wait_for_next(nudge, self._owner, wait, self._stop, keeps)
+        step_down(member.ports, self._owner, ttl)
+
+    def note(self, cluster: str, held: bool) -> None:
+        with self._lock:
+            if held:
+                self._ticks_held[cluster] += 1
+            else:
+                self._ticks_held.pop(cluster, None)
+
+    def _holds(self, cluster: str) -> bool:
+        with self._lock:
+            return cluster in self._ticks_held
+
+    def offers(self, member: Member, cluster: str) -> bool:
+        """Whether to give this one back: several are held, it was held long enough, and nothing is open."""
+        with self._lock:
+            due = len(self._ticks_held) > 1 and self._ticks_held[cluster] >= TICKS_BETWEEN_OFFERS
+        if not due:
+            return False
+        with suppress(EbbtideError):
+            record = member.ports.store.load()
+            return not record.scaling_in_progress and not record.spots
+        return False

@@ -17,8 +17,7 @@ from ebbtide.core.operations import spot
 from ebbtide.core.operations.removals import with_time_again
 from ebbtide.core.operations.spot import with_spot
 from ebbtide.engine.leased import Leased, released
-from ebbtide.engine.observe import observe
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import Ports, observe
 from ebbtide.engine.record_machine import LeasedRun
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost
 from ebbtide.model.events import Alarm, AlarmKind, SpotEvent

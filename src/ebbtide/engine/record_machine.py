@@ -18,13 +18,11 @@ from ebbtide import narrate
 from ebbtide.core.operations import facts, machine
 from ebbtide.core.operations.machine import Work
 from ebbtide.core.operations.situation import Situation
-from ebbtide.core.step import Broken, Step
 from ebbtide.engine.leased import Leased
-from ebbtide.engine.observe import observe
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import Ports, observe
 from ebbtide.engine.rounds import StateMachine, advance_work, perform, refuse_if_broken
 from ebbtide.errors import Conflict
-from ebbtide.model.effect import Effect, Outcome, OutcomeKind
+from ebbtide.model.effect import Broken, Effect, Outcome, OutcomeKind, Step
 from ebbtide.model.events import Alarm, AlarmKind, Event
 from ebbtide.model.log import LogEntry
 from ebbtide.model.operation import Operation, ScaleUp

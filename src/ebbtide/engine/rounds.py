@@ -22,10 +22,10 @@ from typing import Any, Protocol, TypeVar
 
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
 from ebbtide.core.nodes.unwell import is_lost
-from ebbtide.core.step import Broken, Step
 from ebbtide.engine.ports import Ports
 from ebbtide.errors import Conflict, EbbtideError, Final, LeaseLost, NoCapacity, Retryable
 from ebbtide.model.effect import (
+    Broken,
     Cordon,
     DeleteNode,
     Effect,
@@ -34,6 +34,7 @@ from ebbtide.model.effect import (
     Outcome,
     OutcomeKind,
     SoftTaint,
+    Step,
     Terminate,
     Uncordon,
 )

@@ -14,14 +14,13 @@ from functools import partial
 from ebbtide import narrate
 from ebbtide.collector import collector_paused
 from ebbtide.core.nodes.decide import operation_id
-from ebbtide.core.nodes.refused import taken_up_again
+from ebbtide.core.nodes.orphans import taken_up_again
 from ebbtide.core.nodes.timers import pressing_at
 from ebbtide.core.operations import consolidate, facts, machine, scale_down, scale_up
 from ebbtide.engine.journal import consolidation_entry, decision_entry
 from ebbtide.engine.leased import Leased, released
 from ebbtide.engine.notices import answer_notices
-from ebbtide.engine.observe import observe
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import Ports, observe
 from ebbtide.engine.record_machine import Lane, LeasedRun, clean, open_in, run_lane, with_runs
 from ebbtide.engine.rounds import refuse_if_broken
 from ebbtide.errors import Conflict, EbbtideError, LeaseLost

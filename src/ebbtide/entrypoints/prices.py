@@ -12,8 +12,8 @@ from ebbtide.adapters.clouds.looking import read_ec2_spot, read_hetzner
 from ebbtide.config.prices import read_price_file, write_price_file
 from ebbtide.core.prices import PriceBook
 from ebbtide.errors import Usage
-from ebbtide.model.node import Market
 from ebbtide.model.pool import Pool, Price
+from ebbtide.model.snapshot import Market
 
 HEADINGS = ("type", "market", "per hour", "currency", "source", "as of", "pools")
 CLOUDS = ("aws", "hetzner")

@@ -1,20 +1,75 @@
-"""One connection from its arrival until it is passed on, answered or gone.
+"""Connections that are held: each from its arrival until it is passed on, answered or gone, and all of them
+by policy in the order of arrival. Clients that leave are noticed while nothing is read of them.
 
 Little of it is read: enough to judge it, then the client waits in its own kernel, so a body of any size costs
 nothing here.
+
+Notices clients that leave while nothing is read of them. The loop sees an end only by reading. A connection
+that is held unread is watched by an epoll of its own, for its end alone: that costs no read and no memory
+here, whatever is still in the kernel.
 """
 
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from typing import Protocol, cast
 
-from ebbtide.gate.answers import looks_like_http
-from ebbtide.gate.routes import Route
-from ebbtide.model.gate import GateProtocol
+from ebbtide.gate.admission import Route
+from ebbtide.gate.http import looks_like_http
+from ebbtide.gate.metrics import GateMetrics
+from ebbtide.model.policy import GateProtocol, ServiceRef
+
+AT_ONCE = 256
+
+
+class Leaving:
+    """For the event loop alone."""
+
+    def __init__(self, left: Callable[[Held], None]) -> None:
+        self._left = left
+        self._epoll = select.epoll()
+        self._watched: dict[int, Held] = {}
+        asyncio.get_running_loop().add_reader(self._epoll.fileno(), self._look)
+
+    def watch(self, held: Held) -> None:
+        number = held.file_number()
+        if number < 0 or self._watched.get(number) is held:
+            return
+        # Once: an end that is no reason to go, as a half that is closed, would be told again and again.
+        self._epoll.register(number, select.EPOLLRDHUP | select.EPOLLONESHOT)
+        self._watched[number] = held
+        held.watched = number
+
+    def forget(self, held: Held) -> None:
+        """Its file may be closed by now, and the number that of another, who is watched in its place."""
+        number, held.watched = held.watched, -1
+        if number >= 0 and self._watched.get(number) is held:
+            del self._watched[number]
+            with suppress(OSError):
+                self._epoll.unregister(number)
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+    def _look(self) -> None:
+        for number, events in self._epoll.poll(0, AT_ONCE):
+            held = self._watched.get(number)
+            if held is not None and has_left(held.head, events):
+                self._left(held)
+
+
+def has_left(head: bytes, events: int) -> bool:
+    """A reset always says so. The end of its half does only in HTTP; elsewhere it may be the end of the
+    request."""
+    return bool(events & (select.EPOLLERR | select.EPOLLHUP)) or looks_like_http(head)
+
 
 PEEK_BYTES = 4096
 """Read at a time, and of a connection that is held."""
@@ -141,3 +196,61 @@ class Held(asyncio.BufferedProtocol):
             self.timer = None
         if self.passing is not None and self.passing is not asyncio.current_task():
             self.passing.cancel()
+
+
+class Hall:
+    def __init__(self, metrics: GateMetrics) -> None:
+        self._metrics = metrics
+        self._held: dict[str, dict[Held, None]] = {}
+        self._by_service: dict[ServiceRef, dict[Held, None]] = {}
+        self._names: dict[str, str] = {}
+        self.count = 0
+        """In all."""
+
+    def __iter__(self) -> Iterator[tuple[Held, Route]]:
+        """As they are now: a caller may let them go meanwhile."""
+        for ours in list(self._held.values()):
+            for held in list(ours):
+                if held.route is not None:
+                    yield held, held.route
+
+    def of(self, service: ServiceRef) -> list[tuple[Held, Route]]:
+        """Those of one Service: pods of many change at once, and no look may take all that are held."""
+        ours = self._by_service.get(service, ())
+        return [(held, held.route) for held in ours if held.route is not None]
+
+    def has(self, service: ServiceRef) -> bool:
+        return bool(self._by_service.get(service))
+
+    def awaited(self) -> list[str]:
+        """The policies that somebody waits for. A client that has not said yet what it wants waits for none:
+        it may be a scanner that never ends its request."""
+        return [
+            policy_id
+            for policy_id, ours in self._held.items()
+            if any(held.judged or held.passing is not None for held in ours)
+        ]
+
+    def name_of(self, policy_id: str) -> str:
+        return self._names.get(policy_id, policy_id)
+
+    def count_of(self, policy_id: str) -> int:
+        return len(self._held.get(policy_id, ()))
+
+    def add(self, held: Held, route: Route) -> None:
+        self._names[route.policy_id] = route.policy
+        self._held.setdefault(route.policy_id, {})[held] = None
+        self._by_service.setdefault(route.service, {})[held] = None
+        self.count += 1
+        self._metrics.held(route.policy, self.count_of(route.policy_id))
+
+    def drop(self, held: Held, route: Route) -> bool:
+        """Whether it was still here."""
+        ours = self._held.get(route.policy_id, {})
+        if held not in ours:
+            return False
+        del ours[held]
+        del self._by_service[route.service][held]
+        self.count -= 1
+        self._metrics.held(route.policy, len(ours))
+        return True

@@ -1,4 +1,4 @@
-"""The gate's rules of the house: who is admitted, who wakes, who is held, passed on, answered or refused.
+"""The keeper of the gate: who is admitted, who wakes, who is held, passed on, answered or refused.
 
     arrives ──pod ready──────────────────────────────> passed on
        └──judged──> held ──pod ready──> passed on
@@ -13,22 +13,50 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from ebbtide.gate.hall import Hall
-from ebbtide.gate.held import Held
-from ebbtide.gate.house import JUDGES, House
-from ebbtide.gate.judge import Verdict
-from ebbtide.gate.knocking import Knocker
-from ebbtide.gate.leaving import Leaving
-from ebbtide.gate.limits import Sources, is_trusted, may_wake
+from ebbtide.gate.admission import (
+    Backends,
+    Heard,
+    Limits,
+    Route,
+    Routes,
+    Sources,
+    Verdict,
+    is_trusted,
+    judge_tcp,
+    may_wake,
+)
+from ebbtide.gate.held import Hall, Held, Leaving
+from ebbtide.gate.http import judge_http
+from ebbtide.gate.knocking import Expects, Knocker, Outlook, Wake, nothing_known
 from ebbtide.gate.metrics import GateMetrics, Outcome, Refusal
-from ebbtide.gate.outlook import Outlook
-from ebbtide.gate.parting import Parting
-from ebbtide.gate.passing import AT_A_TIME, Passing
-from ebbtide.gate.pipe import reset
-from ebbtide.gate.routes import Route
-from ebbtide.gate.sorry import too_slow, words
-from ebbtide.model.gate import GateProtocol, ServiceRef
+from ebbtide.gate.minecraft import judge_minecraft
+from ebbtide.gate.parting import Parting, too_slow, words
+from ebbtide.gate.passing import AT_A_TIME, Dial, Passing, reset
+from ebbtide.model.policy import Gate, GateProtocol, ServiceRef
+
+Judge = Callable[[Gate, Heard], Verdict | None]
+JUDGES: Mapping[GateProtocol, Judge] = {
+    GateProtocol.TCP: judge_tcp,
+    GateProtocol.HTTP: judge_http,
+    GateProtocol.MINECRAFT: judge_minecraft,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    routes: Routes
+    backends: Backends
+    wake: Wake
+    lost: Callable[[], None] = lambda: None
+    """A connection came for a port that stands for nothing: read the table again."""
+    limits: Limits = field(default_factory=Limits)
+    dial: Dial | None = None
+    """How pods are reached, where that is not by their addresses."""
+    expects: Expects = nothing_known
+
 
 UNKNOWN_SECONDS = 5.0
 """How long a connection for a port that stands for nothing waits for the table of ports to be read again."""

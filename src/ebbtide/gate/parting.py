@@ -1,4 +1,4 @@
-"""The last words to a client: one reply, or a short conversation, then the end.
+"""The last words to a client in its protocol: one reply, or a short conversation, then the end.
 
 A client that still sends would lose the answer if its connection were closed at once, so it may continue
 for a moment. Only so many may: a flood of refused clients must not cost more than those that are held.
@@ -8,8 +8,28 @@ from __future__ import annotations
 
 import asyncio
 
-from ebbtide.gate.judge import Talk
-from ebbtide.gate.pipe import end_half, reset
+from ebbtide.gate.admission import Route, Talk
+from ebbtide.gate.http import looks_like_http, problem, unavailable
+from ebbtide.gate.minecraft import kick_with
+from ebbtide.gate.passing import end_half, reset
+from ebbtide.model.policy import GateProtocol
+
+
+def words(route: Route, head: bytes, detail: str, retry_after: int) -> bytes:
+    """Nothing where the protocol has no words: then it is reset."""
+    if route.gate.protocol is GateProtocol.MINECRAFT:
+        return kick_with(head, detail, retry_after)
+    if looks_like_http(head) or (route.gate.protocol is GateProtocol.HTTP and not head):
+        return unavailable(route.policy, detail, retry_after)
+    return b""
+
+
+def too_slow(route: Route, head: bytes) -> bytes:
+    """To a client that did not say in time what it wants."""
+    if not looks_like_http(head):
+        return b""
+    return problem(408, route.policy, "the head of the request did not arrive in time")
+
 
 MOST_PARTING = 1000
 MOST_TALK_BYTES = 4096

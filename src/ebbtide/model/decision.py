@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.operation import Removal, Slot
+from ebbtide.model.pool import RemovalReason
 
 __all__ = ["Action", "Check", "Decision", "Refusal", "Verdict"]
 

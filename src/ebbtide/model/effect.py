@@ -1,4 +1,5 @@
-"""What an operation asks the shell to do to the outside world, and how that went.
+"""What a state machine answers when it is advanced: its next state, the effects the shell should have on the
+outside world, and how those went.
 
 Every effect is safe to repeat. An outcome is `DONE`, or says what kind of failure it was: a definite
 `REFUSED` or `NO_CAPACITY`, or `UNKNOWN` where the effect may or may not have happened.
@@ -8,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from ebbtide.model.idle import Remembered
-from ebbtide.model.node import Instance
 from ebbtide.model.operation import Slot
+from ebbtide.model.pod import Workload
 from ebbtide.model.policy import Policy
-from ebbtide.model.workload import Workload
+from ebbtide.model.snapshot import Instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +144,40 @@ class WorkloadOutcome:
     detail: str = ""
     previous: int = 0
     """Replicas before a restore."""
+
+
+State = TypeVar("State")
+Effects = TypeVar("Effects")
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[State, Effects]):
+    state: State
+    """To be written first."""
+    effects: tuple[Effects, ...] = ()
+    """To be performed after that; each is safe to repeat."""
+
+
+class Breach(StrEnum):
+    """What a step must never do."""
+
+    STATE = "state"
+    """It goes to a state that its table does not allow from where it is."""
+    IDENTITY = "identity"
+    """It is about another node, pod, launch or plan than before."""
+    LOST = "lost"
+    """A part of it is gone."""
+    TAKEN_BACK = "taken_back"
+    """What is set once was taken back: an abort, a termination, a wake, an interruption."""
+    APPENDED = "appended"
+    """A launch was added that is there already, or not at its beginning."""
+    TOO_EARLY = "too_early"
+    """A pod is moved before it may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    cause: Breach
+    about: str
+    """The operation or the part of it that broke it."""
+    says: str

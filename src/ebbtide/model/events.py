@@ -11,8 +11,7 @@ from enum import StrEnum
 
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import OutcomeKind
-from ebbtide.model.idle import Phase, PolicyCause, WakeReason
-from ebbtide.model.ledger import Stretch
+from ebbtide.model.idle import Phase, PolicyCause, Stretch, WakeReason
 from ebbtide.model.log import LogKind
 from ebbtide.model.operation import AbortCause, SpotEnd, SpotKind
 from ebbtide.model.record import Record

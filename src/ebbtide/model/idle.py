@@ -1,4 +1,5 @@
-"""What is known of one policy since it was written: activity, sleep, wakes. Durable, one row each.
+"""What is known of one policy since it was written: activity, sleep and wakes (one durable row each), and
+the ledger of seconds per policy and day with the money derived from them.
 
     ACTIVE ──quiet──> IDLE ──threshold + keep-alive──> FALLING ──scaled──> ZERO
       ^                 │                                 │                  │
@@ -9,16 +10,20 @@
 Every write is conditional on `rev`. A wake raises `wake_count`; the write that commits to ZERO is
 conditional on the count it saw, and a call to the cluster on the version of the workload it saw, which
 a wake changes. So no wake is lost.
+
+The ledger: seconds per policy and day, and money derived from them. Seconds are whole and exact. Money is
+`price_seconds / 3600`, kept as the exact product of price per hour and seconds, so nothing is rounded before
+it is shown. Days are those of the policy's zone, so some have 23 or 25 hours.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
-from ebbtide.model.scheduling import FitCause
-from ebbtide.model.workload import WorkloadRef
+from ebbtide.model.pod import FitCause, WorkloadRef
 
 
 class Phase(StrEnum):
@@ -288,3 +293,48 @@ class Once:
 def wake_id(policy_id: str, wake_count: int) -> str:
     """The id by which one wake is known to its callers."""
     return f"wake-{policy_id}-{wake_count}"
+
+
+SECONDS_PER_HOUR = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """One unbroken time in one phase at one price. The ledger is the sum of them, and so is its rebuild
+    from the log, where each is an entry of its own."""
+
+    policy_id: str
+    zone: str
+    phase: Phase
+    since: int
+    until: int
+    rate: Rate | None = None
+    wakes: int = 0
+    """Wakes that ended this stretch (0 or 1)."""
+    wake_seconds: int = 0
+    """How long the target then ran before it was of use: paid for, and not saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerDay:
+    """One row of `scaling_cost_savings`. Money of different currencies is never added up."""
+
+    policy_id: str
+    date: str
+    """Of the policy's zone, ISO 8601."""
+    currency: str = ""
+    source: str = ""
+    idle_seconds: int = 0
+    """Idle and still up: what could have been saved. Idle hours as they are shown add the time at zero."""
+    scaled_to_zero_seconds: int = 0
+    idle_price_seconds: Decimal = Decimal(0)
+    zero_price_seconds: Decimal = Decimal(0)
+    wakes: int = 0
+    wake_price_seconds: Decimal = Decimal(0)
+    realised_price_seconds: Decimal = Decimal(0)
+    """Of the nodes really not paid meanwhile; never more than `zero_price_seconds`."""
+    unpriced_seconds: int = 0
+    """At zero with no known price: time that is not turned into money."""
+
+
+Days = Sequence[LedgerDay]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
-from ebbtide.model.budget import RemovalReason
-from ebbtide.model.node import Market
+from ebbtide.model.pool import RemovalReason
+from ebbtide.model.snapshot import Market
 
 
 class SlotState(StrEnum):

@@ -1,16 +1,140 @@
-"""Policies: what may be scaled, between which bounds, by which rules, and when it may go to zero.
+"""Policies: what may be scaled, between which bounds, by which rules, and when it may go to zero; the
+Services whose first connection wakes one, and policies that objects of the cluster declare.
 
 A policy is what people wrote. What happened to it since is in `ebbtide.model.idle`.
+
+Services whose first connection wakes a policy, and how the gate treats what arrives for them. While the
+policy sleeps, an EndpointSlice of ours (a `Takeover`) points the Service at the gates. One gate port stands
+for one port of one Service, so bytes pass without being read.
+
+Policies that objects of the cluster declare, and what those objects are told about them. A `SleepPolicy` has
+a status that says how its policy is doing. A Deployment or StatefulSet with the sleep annotation has none:
+only what is wrong is told, by an Event.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 
-from ebbtide.model.gate import Gate
-from ebbtide.model.workload import WorkloadRef
+from ebbtide.model.pod import WorkloadRef
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ServiceRef:
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"Service {self.namespace}/{self.name}"
+
+
+class GateProtocol(StrEnum):
+    TCP = "tcp"
+    """Any protocol over TCP: TLS, HTTP/2, WebSocket and gRPC pass unread."""
+    HTTP = "http"
+    """The first request of a connection is read: it may get a page, or wake nobody."""
+    MINECRAFT = "minecraft"
+    """A status ping is answered and wakes nobody; a login wakes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeverWake:
+    """Requests that wake nobody. Each is answered at once."""
+
+    known: bool = True
+    """Also the probes, scanners and crawlers that are known to this version."""
+    hosts: tuple[str, ...] = ()
+    """Exact, or `*.example.com` for all below it."""
+    paths: tuple[str, ...] = ()
+    """Exact, or the beginning where it ends with `*`."""
+    agents: tuple[str, ...] = ()
+    """Parts of the user agent, in any case."""
+    requests: tuple[str, ...] = ("HEAD /",)
+    """Method and exact path."""
+
+
+@dataclass(frozen=True, slots=True)
+class WakeHeader:
+    """What a request must carry to wake."""
+
+    name: str
+    value: str = ""
+    """Empty: any."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRules:
+    """Which requests wake, and what a browser gets meanwhile."""
+
+    waiting_page: bool = False
+    """For browsers: a page that shows how long it takes and reloads by itself. Else they are held as well."""
+    never_wake: NeverWake = NeverWake()
+    wake_header: WakeHeader | None = None
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks (CIDR) whose `X-Forwarded-For` is believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What a policy says about wake on request."""
+
+    services: tuple[ServiceRef, ...]
+    protocol: GateProtocol = GateProtocol.TCP
+    hold_seconds: int | None = None
+    """None: the policy's cold-start timeout."""
+    max_held: int = 1000
+    sources: tuple[str, ...] = ()
+    """Networks (CIDR) whose connections may wake; empty: any."""
+    first_bytes: str = ""
+    """In hexadecimal: what a connection must begin with to wake. TCP alone."""
+    least_bytes: int = 0
+    """How many bytes must have arrived before a connection wakes. TCP alone."""
+    http: HttpRules = HttpRules()
+    """HTTP alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePort:
+    name: str
+    """Empty where the Service has one port without a name."""
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class GatePort:
+    """The port of the gates that stands for one port of a Service."""
+
+    name: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """Our EndpointSlices of one Service, as they were seen. `version` changes with every write of any of
+    them; a release is for exactly the version that was seen."""
+
+    service: ServiceRef
+    version: str
+    ports: tuple[GatePort, ...] = ()
+    gates: tuple[str, ...] = ()
+    """Addresses of the gates, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    ref: ServiceRef
+    ports: tuple[ServicePort, ...]
+    """Those of TCP."""
+    selects: bool = True
+    """Whether it selects pods; without, nobody but a person knows its endpoints."""
+    headless: bool = False
+    external: bool = False
+    ready: int = 0
+    """Addresses of its own pods that are ready."""
+    takeover: Takeover | None = None
+
 
 FROM_CONFIGURATION = "configuration"
 """The origin of a policy that stands in the configuration."""
@@ -136,3 +260,103 @@ class ZeroDefaults:
     cost_tracking: bool = True
     max_keep_alive_seconds: int = 14400
     """How far the flap guard may stretch the keep-alive window."""
+
+
+ORIGIN = "kubernetes:"
+"""How the origin of a policy begins that an object of the cluster declares."""
+
+
+class Declarer(StrEnum):
+    SLEEP_POLICY = "SleepPolicy"
+    DEPLOYMENT = "Deployment"
+    STATEFUL_SET = "StatefulSet"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    kind: Declarer
+    namespace: str
+    name: str
+
+    @property
+    def origin(self) -> str:
+        """Of its policy. Without the UID: an object that is made again under its name keeps its policy."""
+        return f"{ORIGIN}{self.kind}/{self.namespace}/{self.name}"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+def declared_by(policy: Policy) -> str:
+    """The object that declares the policy, as people name it; empty where it is none of the cluster."""
+    kind, name = _declarer(policy)
+    return f"{kind} {name}" if kind else ""
+
+
+def declaring_kind(policy: Policy) -> str:
+    return _declarer(policy)[0]
+
+
+def _declarer(policy: Policy) -> tuple[str, str]:
+    if not policy.origin.startswith(ORIGIN):
+        return "", ""
+    kind, _, name = policy.origin.removeprefix(ORIGIN).partition("/")
+    return kind, name
+
+
+class Readiness(StrEnum):
+    """Whether the policy is as its object says; the reason of the condition `Ready`."""
+
+    APPLIED = "Applied"
+    CONFLICT = "Conflict"
+    """Another policy has its target or its name."""
+    INVALID = "Invalid"
+    TARGET_ASLEEP = "TargetAsleep"
+    """The target may change only while it is awake."""
+    FAILED = "Failed"
+    """The store did not take it; it is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLately:
+    """What the ledger has of the last days, up to and including `until`."""
+
+    until: str
+    asleep_seconds: int = 0
+    amount: str = ""
+    """Net, with two digits; empty where no price is known."""
+    currency: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an object is told. It is written only where it differs from what the object says already."""
+
+    ready: Readiness
+    says: str
+    generation: int
+    """Of the object, when this was true."""
+    target: str = ""
+    phase: str = ""
+    since: int = 0
+    """When the phase began, as far as is known."""
+    why_awake: str = ""
+    saved: SavedLately | None = None
+    transitions: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
+    """Of each condition that the object has: its type, its status, and since when."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    ref: ObjectRef
+    uid: str
+    version: str
+    """Of the object as it was read: the condition of what it is told."""
+    generation: int
+    created_at: int
+    policy: Policy | None
+    """As it should be, without id and version; None where it cannot be understood."""
+    problem: str = ""
+    """Why not."""
+    told: Report | None = None
+    """What the object says now; None where nobody has told it anything, or it has no status."""

@@ -1,16 +1,99 @@
-"""Pools: groups of nodes that Ebbtide may launch and remove, the types each may launch, and prices. A price
-that is not known is None wherever it may appear, never zero.
+"""Pools: groups of nodes that Ebbtide may launch and remove, the types each may launch, and prices; how many
+may leave at the same time, and spare room that is kept free. A price that is not known is None wherever
+it may appear.
+
+How many workers may be on their way out at the same time, by pool, by reason and by the hour. Not to be
+mistaken for a PodDisruptionBudget (`ebbtide.model.pod.Budget`), which guards pods.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import StrEnum
 
-from ebbtide.model.budget import RemovalBudget
-from ebbtide.model.node import Market
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import Labels, Taint
+from ebbtide.model.pod import Labels, Resources, Taint
+from ebbtide.model.snapshot import Market
+
+
+@dataclass(frozen=True, slots=True)
+class CronWindow:
+    """Open from every time the cron line names in the zone, for the duration: `start <= now < end`."""
+
+    cron: str
+    zone: str
+    duration_seconds: int
+
+
+class RemovalReason(StrEnum):
+    """Why a worker is to go of our own will; what the cloud takes by itself has no budget."""
+
+    IDLE = "idle"
+    """A scale-down: the cluster idles."""
+    EMPTY = "empty"
+    """Consolidation: the node has no pods."""
+    UNDERUTILISED = "underutilised"
+    """Consolidation: the node's pods are moved to others first."""
+    REBALANCE = "rebalance"
+    """The cloud recommends to replace a spot instance."""
+    UNHEALTHY = "unhealthy"
+    """Repair: not Ready for too long, or a condition that was listed says that it is broken."""
+    EXPIRED = "expired"
+    """It is older than its pool allows."""
+    DRIFTED = "drifted"
+    """It is not what its pool would launch today."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalBudget:
+    """At most so many workers of the pool (or of the cluster) at a time, while its window is open."""
+
+    nodes: int
+    percent: bool = False
+    """Whether `nodes` is a share of the workers: rounded up, as Karpenter does."""
+    reasons: tuple[RemovalReason, ...] = ()
+    """None means every reason."""
+    window: CronWindow | None = None
+    """None means always."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How many more workers may be taken away now, and which budget says so."""
+
+    count: int
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    cpu_milli: int
+    memory_mib: int
+    count: int = 1
+    """Pods of that size for which there must be room, all at the same time."""
+    pool: str = ""
+    """Only room on nodes of this pool counts; empty for any pool without taints."""
+    zones: tuple[str, ...] = ()
+    """Only room in one of these zones counts; none for any zone."""
+    window: CronWindow | None = None
+    """None means always."""
+    expected: str = ""
+    """What is expected, of a headroom that a forecast asks for; empty for one of the configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadroomSeen:
+    """How much of one headroom there was at the last look."""
+
+    says: str
+    """The headroom in words."""
+    wanted: int
+    """0 while its window is closed, or while its pool sleeps."""
+    there: int
+
+    @property
+    def missing(self) -> int:
+        return self.wanted - self.there
 
 
 @dataclass(frozen=True, slots=True)

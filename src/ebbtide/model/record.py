@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ebbtide.model.budget import RemovalReason
-from ebbtide.model.headroom import HeadroomSeen
 from ebbtide.model.operation import Operation, Removal, RemovalState, Removing, ScaleDown, ScaleUp, Spot
+from ebbtide.model.pool import HeadroomSeen, RemovalReason
 
 FORMAT_VERSION = 3
 """The newest format that is understood."""

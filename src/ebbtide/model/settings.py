@@ -10,13 +10,50 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 
-from ebbtide.model.budget import RemovalBudget
 from ebbtide.model.consolidation import ConsolidationSettings
-from ebbtide.model.forecast import NO_FORECAST, ForecastSettings
-from ebbtide.model.headroom import Headroom
-from ebbtide.model.packer import Packer
-from ebbtide.model.pool import Pool
-from ebbtide.model.workload import WorkloadRef
+from ebbtide.model.pod import WorkloadRef
+from ebbtide.model.pool import Headroom, Pool, RemovalBudget
+
+
+class Packer(StrEnum):
+    PLAIN = "plain"
+    """Plain Python alone."""
+    HIGHS = "highs"
+    """numpy and HiGHS, where there is enough to pack that they pay."""
+
+
+STEP_SECONDS = 900
+"""Demand is noted and expected in steps of this length."""
+STEPS_A_DAY = 86_400 // STEP_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastSettings:
+    enabled: bool = False
+    ahead_seconds: int = 1800
+    """Room is there for what is expected within this time."""
+    quantile: float = 0.9
+    """How much of what may come is prepared for: demand stays at or below this in so many cases."""
+
+    @property
+    def steps(self) -> int:
+        return max(1, -(-self.ahead_seconds // STEP_SECONDS))
+
+
+NO_FORECAST = ForecastSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What was asked of a pool at the same time, without what comes and goes with its nodes."""
+
+    pods: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+    def plus(self, cpu_milli: int, memory_mib: int) -> Demand:
+        return Demand(self.pods + 1, self.cpu_milli + cpu_milli, self.memory_mib + memory_mib)
+
 
 NO_CONSOLIDATION = ConsolidationSettings()
 LONGEST_REST = 24

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.node import Market
 from ebbtide.model.operation import (
     Consolidate,
     Move,
@@ -24,6 +22,7 @@ from ebbtide.model.operation import (
     Spot,
     SpotKind,
 )
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import (
     Counted,
     DrainBackoff,
@@ -35,6 +34,7 @@ from ebbtide.model.record import (
     UnfitNode,
     Unwell,
 )
+from ebbtide.model.snapshot import Market
 from tests.builders import asides, lanes
 
 AT = 1_730_000_300

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 
 from ebbtide.adapters.stores.codec.record import item_key
+from ebbtide.adapters.stores.dynamodb.record import to_wire
 from ebbtide.adapters.stores.dynamodb.store import DynamoStore
 from ebbtide.adapters.stores.dynamodb.tables import make_client, parse_tables
-from ebbtide.adapters.stores.dynamodb.values import to_wire
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.adapters.stores.sql import schema
 from ebbtide.adapters.stores.sql.engine import make_engine, parse

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from ebbtide.model.idle import (
     IdleState,
+    LedgerDay,
     Phase,
     PolicyCause,
     Rate,
@@ -16,9 +17,8 @@ from ebbtide.model.idle import (
     WakeReason,
     WakeTime,
 )
-from ebbtide.model.ledger import LedgerDay
+from ebbtide.model.pod import WorkloadKind, WorkloadRef
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target
-from ebbtide.model.workload import WorkloadKind, WorkloadRef
 
 AT = 1_730_000_300
 WEB = WorkloadRef(WorkloadKind.DEPLOYMENT, "shop", "web")

@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from ebbtide.errors import Conflict, NameTaken, Retryable
-from ebbtide.model.ledger import LedgerDay
+from ebbtide.model.idle import LedgerDay
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.ports import PolicyStore
 from tests.contract.stores.hammer import open_both, start_together

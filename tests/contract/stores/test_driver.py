@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ebbtide.adapters.stores.codec.entries import log_rows
-from ebbtide.adapters.stores.sql.driver import Driver, Lent
+from ebbtide.adapters.stores.codec.record import log_rows
+from ebbtide.adapters.stores.sql.engine import Driver, Lent
 from ebbtide.adapters.stores.sql.store import SqlStore
 from ebbtide.errors import Conflict, EbbtideError
 from tests.contract.stores.examples import make_entry

@@ -14,7 +14,7 @@ import pytest
 
 from ebbtide.adapters.stores.dynamodb.store import DynamoStore
 from ebbtide.adapters.stores.dynamodb.tables import check_tables, create_tables, make_client, parse_tables
-from ebbtide.adapters.stores.repeat import ATTEMPTS, ATTEMPTS_WHEN_THROTTLED
+from ebbtide.adapters.stores.guards import ATTEMPTS, ATTEMPTS_WHEN_THROTTLED
 from ebbtide.errors import EbbtideError, Retryable, StoreUnusable, Throttled, Unanswered
 from ebbtide.model.record import CLUSTER_LEASE, Record
 from tests.contract.stores.examples import make_entry

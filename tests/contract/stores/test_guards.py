@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.adapters.stores.guards import Attempt, Held, Stored
-from ebbtide.adapters.stores.repeat import ATTEMPTS, ATTEMPTS_WHEN_THROTTLED, repeat
+from ebbtide.adapters.stores.guards import ATTEMPTS, ATTEMPTS_WHEN_THROTTLED, Attempt, Held, Stored, repeat
 from ebbtide.errors import Conflict, LeaseLost, Retryable, StoreUnusable, Throttled, Unanswered
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from tests.contract.stores.lab import StillClock

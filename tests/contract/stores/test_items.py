@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 
 from ebbtide.adapters.stores.codec.operations import OPTIONAL_ATTRIBUTES
 from ebbtide.adapters.stores.codec.record import from_item, item_key, lock_key, to_item
+from ebbtide.adapters.stores.dynamodb.record import from_wire_item, to_wire_item
 from ebbtide.adapters.stores.dynamodb.tables import make_client, parse_tables
-from ebbtide.adapters.stores.dynamodb.values import from_wire_item, to_wire_item
 from ebbtide.errors import StoreUnusable
-from ebbtide.model.node import Market
 from ebbtide.model.operation import (
     AbortCause,
     Consolidate,
@@ -50,6 +49,7 @@ from ebbtide.model.record import (
     Refused,
     spot_lease_name,
 )
+from ebbtide.model.snapshot import Market
 from tests.builders import asides, lanes
 from tests.contract.stores.lab import DynamoLab
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from ebbtide.model.ledger import LedgerDay
+from ebbtide.model.idle import LedgerDay
 from ebbtide.ports import PolicyStore
 from tests.contract.stores.policy_examples import make_day, make_policy, policy_id
 from tests.contract.stores.test_states import put

@@ -14,8 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.errors import EbbtideError
-from ebbtide.model.idle import IdleState, Phase
-from ebbtide.model.ledger import LedgerDay
+from ebbtide.model.idle import IdleState, LedgerDay, Phase
 from ebbtide.model.log import LogEntry
 from ebbtide.model.policy import Policy
 from ebbtide.ports import PolicyStore, Store

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.adapters.stores.policy_guards import each_alone
+from ebbtide.adapters.stores.guards import each_alone
 from ebbtide.errors import Conflict, EbbtideError, NameTaken, TargetTaken, Unanswered, Usage
 from ebbtide.model.idle import IdleState
 from ebbtide.model.policy import Policy

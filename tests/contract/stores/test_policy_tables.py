@@ -190,7 +190,7 @@ def test_keys_that_ran_out_long_ago_are_removed(sqlite_lab: SqliteLab, postgresq
 
 
 def _rows(store: SqlStore, words: str) -> list[tuple[Any, ...]]:
-    from ebbtide.adapters.stores.sql.driver import Statement
+    from ebbtide.adapters.stores.sql.engine import Statement
 
     asked = Statement(f"{words} WHERE cluster = 'columns'", {})
     return store._driver.ask(lambda lent: list(lent.run(asked, {}).fetchall()))

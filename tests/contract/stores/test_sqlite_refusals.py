@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.adapters.stores.sql import sqlite_probe
+from ebbtide.adapters.stores.sql import migrate
 from ebbtide.adapters.stores.sql.engine import place_of
 from ebbtide.adapters.stores.sql.migrate import check, upgrade
 from ebbtide.adapters.stores.sql.store import SqlStore
@@ -171,7 +171,7 @@ def test_checking_makes_no_file(tmp_path: Path) -> None:
 def test_sqlite_file_shared_over_a_network_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_probe, "file_system", lambda folder: "nfs4")
+    monkeypatch.setattr(migrate, "file_system", lambda folder: "nfs4")
     assert "on a network file system (nfs4)" in refusal(tmp_path / "a.db")
     assert list(tmp_path.iterdir()) == []
 
@@ -180,8 +180,8 @@ def test_a_file_system_where_a_second_process_is_let_in_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lets_in = 'print("let in")'
-    monkeypatch.setattr(sqlite_probe, "_SECOND_PROCESS", lets_in)
-    monkeypatch.setattr(sqlite_probe, "_devices_seen_to_lock", set())
+    monkeypatch.setattr(migrate, "_SECOND_PROCESS", lets_in)
+    monkeypatch.setattr(migrate, "_devices_seen_to_lock", set())
     assert "locks do not work on the file system" in refusal(tmp_path / "a.db")
 
 
@@ -189,7 +189,7 @@ def test_sqlite_file_with_two_writers_turns_the_second_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: set[int] = set()
-    monkeypatch.setattr(sqlite_probe, "_devices_seen_to_lock", seen)
+    monkeypatch.setattr(migrate, "_devices_seen_to_lock", seen)
     open_store(tmp_path / "a.db").close()
     assert seen == {tmp_path.stat().st_dev}
 

@@ -11,7 +11,7 @@ import pytest
 from ebbtide.adapters.stores.codec.policies import ENTRIES_IN_WRITE, Bodies, state_body
 from ebbtide.errors import Conflict
 from ebbtide.model.idle import IdleState, NodeFirst, NodeNeed, Phase, PolicyCause, WakeTime
-from ebbtide.model.scheduling import FitCause
+from ebbtide.model.pod import FitCause
 from ebbtide.ports import PolicyStore, Store
 from tests.contract.stores.examples import make_entry
 from tests.contract.stores.policy_examples import full_state, make_day, make_policy, policy_id

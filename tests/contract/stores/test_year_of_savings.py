@@ -110,8 +110,7 @@ def test_days_totals_and_rebuild_agree_over_a_year(store: Store, request: pytest
 @pytest.mark.parametrize("zone", ZONES)
 def test_what_sleeps_all_year_sleeps_every_second_of_it(zone: str) -> None:
     """8,760 hours, whatever the clocks say."""
-    from ebbtide.model.idle import Rate
-    from ebbtide.model.ledger import Stretch
+    from ebbtide.model.idle import Rate, Stretch
 
     begin = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp())
     rate = Rate(PRICE, "EUR", "test")

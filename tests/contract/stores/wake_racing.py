@@ -12,9 +12,9 @@ from dataclasses import replace
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import Conflict, LeaseLost
 from ebbtide.model.idle import IdleState, Phase
+from ebbtide.model.pod import Workload
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.record import Lease
-from ebbtide.model.workload import Workload
 from ebbtide.ports import PolicyStore, Store, Workloads
 from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings

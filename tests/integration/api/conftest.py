@@ -12,9 +12,7 @@ from fastapi.testclient import TestClient
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.guard import Limiter
-from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of
-from ebbtide.entrypoints.api.sight import Sight
-from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.api.site import Scope, Sight, Site, Token, digest_of
 from ebbtide.entrypoints.api.views import DEMO
 from ebbtide.entrypoints.cli.demo_page import Breaking
 from ebbtide.model.settings import Settings

@@ -12,8 +12,8 @@ import pytest
 
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.api.guard import MOST_HELD, MOST_HELD_EACH, BodyLimit, Held
-from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.serving import served
+from ebbtide.entrypoints.api.site import Scope
 from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import TOKENS, make_site
 from tests.integration.api.test_connections import ENDLESS, WAIT_SECONDS, heard, knock

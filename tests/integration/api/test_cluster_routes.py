@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 
 from ebbtide.core.prices import CostPoint
 from ebbtide.entrypoints.api.money import since
-from ebbtide.entrypoints.api.sight import Sight
-from ebbtide.model.headroom import HeadroomSeen
+from ebbtide.entrypoints.api.site import Sight
+from ebbtide.model.pool import HeadroomSeen
 from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import client_of, make_site
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
-from ebbtide.entrypoints.api import connections
+from ebbtide.entrypoints.api import serving
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.connections import (
+from ebbtide.entrypoints.api.serving import (
+    AT_A_TIME,
     GRACE_SECONDS,
     MOST_CONNECTIONS,
     SHARE,
@@ -23,9 +24,9 @@ from ebbtide.entrypoints.api.connections import (
     Patience,
     Room,
     places,
+    served,
     waited_for_core,
 )
-from ebbtide.entrypoints.api.serving import AT_A_TIME, served
 from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import make_site
 from tests.servers.processes import eventually
@@ -242,7 +243,7 @@ def test_where_the_system_does_not_tell_a_thread_never_waited_for_a_core(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = tmp_path / "schedstat"
-    monkeypatch.setattr(connections, "SCHEDULED", told)
+    monkeypatch.setattr(serving, "SCHEDULED", told)
     assert waited_for_core() == 0.0
     for text in ("", "nonsense", "1 x 2"):
         told.write_text(text)

@@ -8,16 +8,15 @@ from dataclasses import replace
 from fastapi.testclient import TestClient
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
-from ebbtide.entrypoints.api.sight import Sight
-from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.api.site import Sight, Site
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.events import CostNoted
-from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY, ForecastSettings
 from ebbtide.model.log import Kinds, LogEntry
+from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, ForecastSettings
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.narrate import entry_of
 from ebbtide.ports import Store
-from ebbtide.simulator.passed_store import PassedStore
+from ebbtide.simulator.faults.ports import PassedStore
 from ebbtide.simulator.run.live import Live
 from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import POOL, make_pool, make_settings

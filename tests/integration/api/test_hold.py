@@ -21,16 +21,15 @@ from fastapi import FastAPI
 from ebbtide.engine.scale_to_zero.policies import Policies
 from ebbtide.entrypoints.api import hold as routes
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.holding import Caller, Held, Holding
-from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.api.hold import Caller, Held, Holding
 from ebbtide.entrypoints.api.serving import served
-from ebbtide.entrypoints.api.waiting import Waiting
+from ebbtide.entrypoints.api.site import Scope
+from ebbtide.entrypoints.api.wakes import Waiting
 from ebbtide.errors import NotFound, Retryable
-from ebbtide.model.gate import Gate, ServiceRef
 from ebbtide.model.idle import Phase
-from ebbtide.model.policy import Target
+from ebbtide.model.pod import Workload, WorkloadRef
+from ebbtide.model.policy import Gate, ServiceRef, Target
 from ebbtide.model.snapshot import ClusterView, Snapshot
-from ebbtide.model.workload import Workload, WorkloadRef
 from tests.builders import make_settings
 from tests.integration.api.conftest import TOKENS, site_of
 from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_policy, make_ref, make_workload
@@ -220,7 +219,7 @@ def test_the_token_may_be_the_password_of_basic_authentication_here_and_nowhere_
 
 
 def test_a_gateway_that_wakes_too_often_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ebbtide.entrypoints.api.holding.AWAKE_SECONDS", 0.0)
+    monkeypatch.setattr("ebbtide.entrypoints.api.hold.AWAKE_SECONDS", 0.0)
     with gateway(wakes_per_minute=1) as asks:
         first = asks.pool.submit(asks.ask)
         asks.wakes()

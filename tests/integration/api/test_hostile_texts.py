@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from ebbtide.adapters.stores.sql.migrate import upgrade
 from ebbtide.adapters.stores.sql.store import SqlStore
-from ebbtide.entrypoints.views.texts import shown, why_not_plain
+from ebbtide.entrypoints.views.inputs import shown, why_not_plain
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from tests.builders import make_settings
 from tests.integration.api.conftest import SECRET, client_of, site_of

@@ -11,7 +11,7 @@ import pytest
 
 from ebbtide.entrypoints.api import events
 from ebbtide.entrypoints.api.events import EventStream, Hub, Listener
-from ebbtide.entrypoints.api.problems import Problem
+from ebbtide.entrypoints.api.routing import Problem
 from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import make_site
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.serving import served
+from ebbtide.entrypoints.api.site import Scope
 from ebbtide.model.idle import Phase
+from ebbtide.model.pod import Workload, WorkloadRef
 from ebbtide.model.snapshot import ClusterView, Snapshot
-from ebbtide.model.workload import Workload, WorkloadRef
 from tests.builders import make_settings
 from tests.integration.api.conftest import TOKENS, site_of
 from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_ref, make_workload

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ebbtide.entrypoints.api.guard import Limiter, address_key
-from ebbtide.entrypoints.api.scopes import Scope
+from ebbtide.entrypoints.api.site import Scope
 from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import TOKENS, client_of, make_site
 from tests.integration.api.test_policy_routes import sleeping

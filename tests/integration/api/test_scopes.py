@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from ebbtide.entrypoints.api.app import routers
 from ebbtide.entrypoints.api.guard import scopes_of
-from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of, expired, find_token
+from ebbtide.entrypoints.api.site import Scope, Token, digest_of, expired, find_token
 from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import START, TOKENS, client_of, make_site
 

@@ -12,10 +12,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 from ebbtide.config.api import TokenKeys
-from ebbtide.entrypoints.api.connections import MOST_CONNECTIONS, places
 from ebbtide.entrypoints.api.guard import BodyLimit, host_name
-from ebbtide.entrypoints.api.opening import token_of
-from ebbtide.entrypoints.api.scopes import Scope, digest_of, find_token, new_token
+from ebbtide.entrypoints.api.serving import MOST_CONNECTIONS, places
+from ebbtide.entrypoints.api.site import Scope, digest_of, find_token, new_token, token_of
 from ebbtide.errors import ConfigError
 from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import TOKENS, client_of, make_site

@@ -7,7 +7,7 @@ import threading
 from dataclasses import replace
 
 from ebbtide.engine.scale_to_zero.scaling import Scaling, Woken
-from ebbtide.entrypoints.api.waiting import Waiting
+from ebbtide.entrypoints.api.wakes import Waiting
 from ebbtide.model.idle import WakeReason
 from ebbtide.simulator.world.clock import VirtualClock
 from tests.policy_harness import PolicyHarness

@@ -15,7 +15,7 @@ from ebbtide.errors import Throttled
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.ports import PolicyStore
 from ebbtide.simulator.run.live import Live
-from ebbtide.simulator.world.scaling import SimWorkloads
+from ebbtide.simulator.world.ports import SimWorkloads
 from tests.integration.api.conftest import SECRET, client_of, make_site
 from tests.integration.api.test_policy_routes import PATH, create, sleeping
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.prometheus import PrometheusMetrics, Source
-from ebbtide.model.node import Instance, Node
+from ebbtide.model.snapshot import Instance, Node
 from ebbtide.ports import Cluster, Metrics
 from ebbtide.simulator.world.ports import SimCluster
 from tests.integration.kube import objects

@@ -23,12 +23,10 @@ from ebbtide.bootstrap import LineNotifier, SystemClock, TimeOrderedIds
 from ebbtide.engine.ports import Ports
 from ebbtide.entrypoints import aws_lambda
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
-from ebbtide.model.node import Node
-from ebbtide.model.pod import Pod
+from ebbtide.model.pod import Pod, Resources
 from ebbtide.model.pool import NodeType, Pool
-from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.model.snapshot import ClusterView, Node, Reading
 
 POOL = Pool("general", (NodeType("m7i.large", Resources(1930, 7000)),), ("eu-central-1a",))
 SERVER = Node("server", "uid-server", control_plane=True)

@@ -10,8 +10,8 @@ from ebbtide.adapters.clouds.aws import Ec2Cloud
 from ebbtide.errors import Retryable, Throttled, Unanswered
 from ebbtide.model.effect import Launch
 from ebbtide.model.events import Transition
-from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import Slot, SlotState
+from ebbtide.model.snapshot import InstanceState
 from ebbtide.narrate import facts_in
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from tests.servers.clouds import EC2_POOL, Ec2Bench

@@ -12,8 +12,8 @@ from ebbtide.adapters.clouds.aws import Ec2Cloud, Ec2Settings
 from ebbtide.errors import ConfigError, Final, NoCapacity, NotOurs, Retryable, Unanswered
 from ebbtide.model.effect import Launch
 from ebbtide.model.events import Transition
-from ebbtide.model.node import InstanceState, Market
 from ebbtide.model.operation import Slot, SlotState
+from ebbtide.model.snapshot import InstanceState, Market
 from ebbtide.narrate import facts_in
 from tests.builders import make_pool, make_type
 from tests.servers.clouds import EC2_JOIN, EC2_POOL, EC2_ZONES, Ec2Bench

@@ -12,7 +12,7 @@ from ebbtide.adapters.clouds.looking import read_ec2_spot
 from ebbtide.config.prices import read_book
 from ebbtide.entrypoints import prices
 from ebbtide.errors import Throttled, Usage
-from ebbtide.model.node import Market
+from ebbtide.model.snapshot import Market
 from tests.builders import make_pool, make_type
 from tests.servers.clouds import EC2_ZONES, Ec2Bench
 

@@ -16,7 +16,7 @@ from ebbtide.adapters.stores.dynamodb.store import DynamoStore
 from ebbtide.adapters.stores.dynamodb.tables import create_tables
 from ebbtide.entrypoints.aws_lambda import run
 from ebbtide.model.log import LogKind
-from ebbtide.model.node import Instance, Market
+from ebbtide.model.snapshot import Instance, Market
 from tests.builders import make_pool, make_type
 from tests.integration.aws.grounds import Ground, RealGround, SimulatedGround
 from tests.servers import aws_events

@@ -12,8 +12,8 @@ from ebbtide.adapters.clouds.hetzner import HetznerCloud, HetznerSettings, make_
 from ebbtide.errors import ConfigError, Final, NoCapacity, NotOurs, Retryable, Throttled, Unanswered
 from ebbtide.model.effect import Launch
 from ebbtide.model.events import Transition
-from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot, SlotState
+from ebbtide.model.snapshot import Market
 from ebbtide.narrate import facts_in
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from tests.servers.clouds import HETZNER_POOL, HetznerBench

@@ -22,7 +22,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ebbtide.gate.packets import kick, read_opening
+from ebbtide.gate.minecraft import kick, read_opening
 from tests.integration.kube.backend_http2 import grpc_served, speak_h2c
 from tests.unit.gate.house import LOOPBACK
 

@@ -24,14 +24,13 @@ from ebbtide.adapters.kube.workloads import KubeWorkloads
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.bootstrap import SystemClock, TimeOrderedIds
 from ebbtide.bootstrap.gate import GateProcess
-from ebbtide.config.gate import GateKeys
+from ebbtide.config.scale_to_zero import GateKeys
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
+from ebbtide.gate.admission import Address
 from ebbtide.gate.passing import Dial
-from ebbtide.gate.routes import Address
-from ebbtide.model.gate import Gate, ServiceRef
 from ebbtide.model.idle import IdleState, Phase
-from ebbtide.model.policy import Policy, Signal, SignalKind, Target
-from ebbtide.model.workload import WorkloadKind, WorkloadRef
+from ebbtide.model.pod import WorkloadKind, WorkloadRef
+from ebbtide.model.policy import Gate, Policy, ServiceRef, Signal, SignalKind, Target
 from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings
 from tests.integration.kube.sleepers import QUICK

@@ -28,13 +28,12 @@ from ebbtide.engine.tick import tick
 from ebbtide.errors import Final
 from ebbtide.model.effect import Launch
 from ebbtide.model.log import LogEntry
-from ebbtide.model.node import Instance, InstanceState
 from ebbtide.model.operation import ScaleDown, SpotNotice
+from ebbtide.model.pod import Resources
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.record import Record
-from ebbtide.model.resources import Resources
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Reading
+from ebbtide.model.snapshot import Instance, InstanceState, Reading
 from ebbtide.ports import Cloud, Cluster, Store
 
 LONG = 1_000_000

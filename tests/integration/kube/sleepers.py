@@ -17,12 +17,12 @@ from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.bootstrap import SystemClock, TimeOrderedIds
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.scopes import Scope
 from ebbtide.entrypoints.api.serving import served
+from ebbtide.entrypoints.api.site import Scope
 from ebbtide.model.idle import Phase
+from ebbtide.model.pod import WorkloadKind, WorkloadRef
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target, ZeroDefaults
 from ebbtide.model.snapshot import ClusterView, Snapshot
-from ebbtide.model.workload import WorkloadKind, WorkloadRef
 from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings
 from tests.integration.api.conftest import TOKENS, site_of

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from ebbtide.errors import Final
 from ebbtide.model.effect import Launch
 from ebbtide.model.log import LogEntry
-from ebbtide.model.node import Instance
 from ebbtide.model.operation import SpotNotice
-from ebbtide.model.snapshot import Reading
+from ebbtide.model.snapshot import Instance, Reading
 
 
 class Still:

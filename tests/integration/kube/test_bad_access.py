@@ -14,7 +14,7 @@ from ebbtide.core.prices import built_in_book
 from ebbtide.entrypoints.assess.command import assess_command
 from ebbtide.errors import ConfigError, EbbtideError, Final, Retryable, Usage
 from ebbtide.model.effect import Cordon, Evict
-from ebbtide.model.gate import ServiceRef
+from ebbtide.model.policy import ServiceRef
 from tests.integration.kube.objects import Json, node
 from tests.servers.dynamodb import free_port
 from tests.servers.kube import NOBODY_TOKEN, kube_server

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.gate.packets import packet, string
-from ebbtide.gate.routes import Address
-from ebbtide.model.gate import GateProtocol, HttpRules
+from ebbtide.gate.admission import Address
+from ebbtide.gate.minecraft import packet, string
 from ebbtide.model.idle import Phase
+from ebbtide.model.policy import GateProtocol, HttpRules
 from tests.integration.kube.backend import NAMES, Backend, backend
 from tests.integration.kube.backend_http2 import call_grpc, post_by_h2c
 from tests.integration.kube.gatehouse import (

@@ -7,13 +7,12 @@ import time
 
 import pytest
 
-from ebbtide.adapters.kube.cluster import KubeCluster
+from ebbtide.adapters.kube.cluster import KubeCluster, Readers
 from ebbtide.adapters.kube.connection import NODES, Connection, read_list
-from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.usage import MetricsServer
 from ebbtide.errors import EbbtideError, Final, Retryable, Throttled, Unanswered, Usage
 from ebbtide.model.effect import Cordon, Evict
-from ebbtide.model.resources import Resources
+from ebbtide.model.pod import Resources
 from ebbtide.model.snapshot import NodeUse
 from tests.builders import make_node
 from tests.integration.kube.answering import Answer, api_server, page, status

@@ -8,11 +8,18 @@ import msgspec
 import pytest
 
 from ebbtide.adapters.kube.objects import read_quantity
-from ebbtide.adapters.kube.scalable import WireWorkload, read_workload
-from ebbtide.model.node import Market, Ownership
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import Operator, Requirement, Taint, TaintEffect, Toleration
-from ebbtide.model.workload import WorkloadKind, WorkloadRef
+from ebbtide.adapters.kube.workloads import WireWorkload, read_workload
+from ebbtide.model.pod import (
+    Operator,
+    Requirement,
+    Resources,
+    Taint,
+    TaintEffect,
+    Toleration,
+    WorkloadKind,
+    WorkloadRef,
+)
+from ebbtide.model.snapshot import Market, Ownership
 from tests.integration.kube.objects import Json, budget, node, seen_pod, template, workload
 from tests.integration.kube.values import node_of, pod_of, view_of
 

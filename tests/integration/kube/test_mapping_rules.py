@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.model.scheduling import AntiAffinity, LabelSelector, Operator, PodNearby, Requirement, Spread
+from ebbtide.model.pod import AntiAffinity, LabelSelector, Operator, PodNearby, Requirement, Spread
 from tests.integration.kube.objects import Json
 from tests.integration.kube.values import pod_of
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ebbtide.gate.packets import packet, string
+from ebbtide.gate.minecraft import packet, string
 from tests.e2e.shell import clean_environment
 from tests.integration.kube.hetzner_stage import hetzner_stage
 from tests.integration.kube.objects import node, template, workload

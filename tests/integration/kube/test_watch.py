@@ -10,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from ebbtide.adapters.kube.cluster import KubeCluster
+from ebbtide.adapters.kube.cluster import KubeCluster, Readers, became_unschedulable
 from ebbtide.adapters.kube.connection import NODES
 from ebbtide.adapters.kube.objects import PodSeen
-from ebbtide.adapters.kube.reading import Readers, became_unschedulable
 from ebbtide.adapters.kube.watch import Follower
 from ebbtide.adapters.kube.wire import WireNode, WirePod
 from ebbtide.errors import Retryable

@@ -10,12 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, connect
-from ebbtide.adapters.kube.errors import Refused
+from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Refused, connect
 from ebbtide.adapters.kube.workloads import MANAGER, KubeWorkloads
 from ebbtide.errors import Conflict, NotFound, Usage
-from ebbtide.model.resources import Resources
-from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
+from ebbtide.model.pod import Resources, Workload, WorkloadKind, WorkloadRef
 from tests.integration.kube.objects import Json, node, template, workload
 from tests.servers.kube import NOBODY_TOKEN
 from tests.servers.processes import eventually

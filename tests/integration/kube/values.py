@@ -11,9 +11,8 @@ from ebbtide.adapters.kube.dump import read_dump
 from ebbtide.adapters.kube.objects import read_pod
 from ebbtide.adapters.kube.scheduling import Understanding
 from ebbtide.adapters.kube.wire import WirePod
-from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import ClusterView, Node
 from tests.integration.kube.objects import Json, node, seen_pod
 
 

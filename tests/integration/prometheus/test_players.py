@@ -8,8 +8,7 @@ import pytest
 
 from ebbtide.adapters.prometheus import PrometheusPlayers, Source
 from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS, ServerCause, why_not_movable
-from ebbtide.engine.observe import read_players
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import Ports, read_players
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.snapshot import ClusterView
 from tests.builders import make_pod, make_settings

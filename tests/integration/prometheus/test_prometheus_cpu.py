@@ -9,10 +9,9 @@ import pytest
 
 from ebbtide.adapters.prometheus import FirstKnown, PrometheusMetrics, Source
 from ebbtide.core.nodes.decide import decide
-from ebbtide.engine.observe import fresh
+from ebbtide.engine.ports import fresh
 from ebbtide.model.decision import Action
-from ebbtide.model.node import Node
-from ebbtide.model.snapshot import NodeUse, Reading
+from ebbtide.model.snapshot import Node, NodeUse, Reading
 from tests.builders import make_nodes, make_record, make_settings, make_snapshot
 from tests.servers.control_plane import Unavailable, ensure_debian
 from tests.servers.having import leave_out

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from ebbtide.entrypoints.cli.app import app
 from ebbtide.simulator.recording.file import read_recording
 from ebbtide.simulator.story import parse_story
-from ebbtide.simulator.story.output import StoryResult
+from ebbtide.simulator.story.judge import StoryResult
 from ebbtide.simulator.story.parse import story_of
 from ebbtide.simulator.story.play import Player
 from tests.servers.state_metrics import Exported, prometheus_of

@@ -17,10 +17,10 @@ import yaml
 from ebbtide.adapters.clouds.joins import Join, JoinKind, Metadata, ec2_metadata, hetzner_metadata, user_data
 from ebbtide.core.join_template import problems_with
 from ebbtide.errors import ConfigError, Final
-from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
+from ebbtide.model.pod import Taint, TaintEffect
 from ebbtide.model.pool import Pool
-from ebbtide.model.scheduling import Taint, TaintEffect
+from ebbtide.model.snapshot import Market
 from tests.builders import make_pool
 
 SLOT = Slot("op-0", "batch", "eu-central-1a", "m7i.large", Market.SPOT)

@@ -14,9 +14,9 @@ from ebbtide.engine.ports import Ports
 from ebbtide.entrypoints.aws_lambda import budget_seconds, run
 from ebbtide.errors import Retryable
 from ebbtide.model.log import LogKind
-from ebbtide.model.node import Instance
 from ebbtide.model.record import Lease
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Instance
 from ebbtide.simulator.world.ports import SimCloud
 from tests.builders import make_pool
 from tests.servers import aws_events

@@ -12,8 +12,8 @@ from ebbtide.config.prices import read_book, read_price_file, write_price_file
 from ebbtide.core.prices import CATALOGUE, PriceBook, built_in_book
 from ebbtide.entrypoints import prices
 from ebbtide.errors import ConfigError, Usage
-from ebbtide.model.node import Market
 from ebbtide.model.pool import Price
+from ebbtide.model.snapshot import Market
 from tests.builders import make_pool, make_type
 
 TODAY = "2026-11-15"

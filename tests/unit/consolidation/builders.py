@@ -10,11 +10,10 @@ from typing import Any
 from ebbtide.core.consolidation.evaluate import evaluate
 from ebbtide.model.check import NodeCause
 from ebbtide.model.consolidation import ConsolidationReport, ConsolidationSettings
-from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 from tests.builders import (
     NOW,
     CheckValues,

@@ -8,13 +8,10 @@ from decimal import Decimal
 from random import Random
 
 from ebbtide.model.consolidation import ConsolidationSettings
-from ebbtide.model.node import Node
-from ebbtide.model.pod import Pod
-from ebbtide.model.pool import Pool
-from ebbtide.model.record import Emptied, Record
-from ebbtide.model.scheduling import (
+from ebbtide.model.pod import (
     AntiAffinity,
     Operator,
+    Pod,
     Requirement,
     Scheduling,
     Spread,
@@ -22,8 +19,10 @@ from ebbtide.model.scheduling import (
     TaintEffect,
     Toleration,
 )
+from ebbtide.model.pool import Pool
+from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 from tests.builders import (
     NOW,
     make_budget,

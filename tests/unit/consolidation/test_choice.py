@@ -8,13 +8,10 @@ from typing import Any
 
 from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.consolidation import ConsolidationReport
-from ebbtide.model.headroom import Headroom
 from ebbtide.model.operation import Move
-from ebbtide.model.pool import PoolLimits
+from ebbtide.model.pod import Resources, Scheduling, Spread
+from ebbtide.model.pool import CronWindow, Headroom, PoolLimits
 from ebbtide.model.record import CapacityBackoff, Record
-from ebbtide.model.resources import Resources
-from ebbtide.model.schedule import CronWindow
-from ebbtide.model.scheduling import Scheduling, Spread
 from tests.builders import NOW, make_node, make_pool, make_selector, make_type
 from tests.unit.consolidation.builders import (
     TYPES,

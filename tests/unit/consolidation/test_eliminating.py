@@ -14,9 +14,9 @@ from ebbtide.core.consolidation import eliminate as eliminating
 from ebbtide.core.consolidation.drafts import Floors, Layout
 from ebbtide.core.consolidation.eliminate import Steps, eliminate, keep_order, removal_order
 from ebbtide.core.consolidation.scene import Kind, Parcel, Scene, Site
-from ebbtide.core.nodes.neighbours import Neighbours
+from ebbtide.core.nodes.fit import Neighbours
 from ebbtide.core.nodes.room import Room
-from ebbtide.model.scheduling import ANYWHERE, AntiAffinity, LabelSelector, Operator, Requirement, Scheduling
+from ebbtide.model.pod import ANYWHERE, AntiAffinity, LabelSelector, Operator, Requirement, Scheduling
 from tests.builders import make_node, make_pod
 
 KINDS = (Kind(100, 0, 3), Kind(0, 100, 3), Kind(100, 100, 1), Kind(200, 50, 3), Kind(100, 50, 2))

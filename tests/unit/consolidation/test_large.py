@@ -17,13 +17,10 @@ from ebbtide.core.consolidation.scene import Kind, Scene
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.packing.pack import PackerMissing
 from ebbtide.model.consolidation import ConsolidationPlan
-from ebbtide.model.node import Node
-from ebbtide.model.packer import Packer
-from ebbtide.model.pod import Pod
+from ebbtide.model.pod import Pod, Scheduling, Taint, TaintEffect, Toleration
 from ebbtide.model.record import Record
-from ebbtide.model.scheduling import Scheduling, Taint, TaintEffect, Toleration
-from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.settings import Packer, Settings
+from ebbtide.model.snapshot import Node, Snapshot
 from tests.builders import NOW, make_pool
 from tests.unit.consolidation.builders import TYPES, cheap, cluster, node, pod, settings_with
 from tests.verify_consolidation import verify_consolidation

@@ -11,11 +11,11 @@ import pytest
 from ebbtide.core.consolidation.game_servers import PLAN, TIER
 from ebbtide.model.check import NodeCause
 from ebbtide.model.decision import Refusal
-from ebbtide.model.node import Ownership
 from ebbtide.model.operation import SpotKind
+from ebbtide.model.pod import Resources
 from ebbtide.model.pool import Price
 from ebbtide.model.record import CapacityBackoff, DrainBackoff, Emptied, Leaving, Record
-from ebbtide.model.resources import Resources
+from ebbtide.model.snapshot import Ownership
 from tests.builders import NOW, make_budget, make_instance_of, make_pool, make_spot, make_type
 from tests.unit.consolidation.builders import (
     TYPES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ebbtide.core.consolidation.summary import evaluated, tracked
+from ebbtide.core.consolidation.evaluate import evaluation_fact, tracked
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
@@ -16,7 +16,7 @@ def test_moves_and_launches_are_told() -> None:
     pods = [pod("web", large, 1500, 2000), pod("db", full, 1390, 2850)]
     given = settings_with(cheap(min_idle_seconds=600))
     report = report_on(cluster([large, full, idle_one], pods), idle(idle_one), given)
-    fields = evaluated(report, given.consolidation)
+    fields = evaluation_fact(report, given.consolidation)
     assert fields.nodes_removed == ("a3", "a1")
     assert fields.nodes_after == 2
     assert fields.containers_migrated == 1
@@ -26,7 +26,7 @@ def test_moves_and_launches_are_told() -> None:
 
 
 def test_a_report_without_a_check_says_that_nothing_was_looked_for() -> None:
-    assert evaluated(ConsolidationReport(())).reason == "nothing was looked for"
+    assert evaluation_fact(ConsolidationReport(())).reason == "nothing was looked for"
 
 
 def _entry(kind: LogKind, **data: object) -> LogEntry:
@@ -54,5 +54,5 @@ def test_the_figures_of_a_quiet_time() -> None:
 
 def test_an_entry_of_what_was_refused_keeps_all_nodes() -> None:
     nodes = [node("a1"), node("a2")]
-    fields = evaluated(report_on(cluster(nodes), Record()))
+    fields = evaluation_fact(report_on(cluster(nodes), Record()))
     assert (fields.nodes_before, fields.nodes_after, fields.nodes_kept) == (2, 2, ("a1", "a2"))

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from ebbtide.core.consolidation.summary import evaluated
+from ebbtide.core.consolidation.evaluate import evaluation_fact
 from ebbtide.model.check import NodeCause
 from ebbtide.model.pod import PodPhase
 from tests.builders import NOW, make_pod
@@ -29,7 +29,7 @@ def test_scenario_1_fresh_node_provisioning() -> None:
     report = report_on(cluster([fresh]), idle(fresh, seconds=300))
     says = "a1: it is 5 min old, at least 30 min required; 1 ready worker, at least 2 required"
     assert refusal(report) == ("enough nodes", False, 1, 2, "")
-    assert evaluated(report).reason == says, "the log gives the reason of the document: too young"
+    assert evaluation_fact(report).reason == says, "the log gives the reason of the document: too young"
     assert fate(report, "a1") is NodeCause.TOO_YOUNG
 
 
@@ -47,9 +47,9 @@ def test_scenario_2_container_just_removed() -> None:
     report = report_on(cluster([emptied, other]), idle(emptied, other, seconds=120))
     why = "a1: it has been empty for 2 min, at least 15 min required"
     assert refusal(report) == ("nodes to remove", False, 0, 1, "")
-    assert evaluated(report).reason == f"{why}; 0 of 2 workers could be removed"
+    assert evaluation_fact(report).reason == f"{why}; 0 of 2 workers could be removed"
     alone = report_on(cluster([emptied]), idle(emptied, seconds=120))
-    assert evaluated(alone).reason.startswith(why), "also where it is the only node"
+    assert evaluation_fact(alone).reason.startswith(why), "also where it is the only node"
     assert fate(report, "a1") is NodeCause.NOT_IDLE
 
 
@@ -67,7 +67,7 @@ def test_scenario_4_valid_consolidation() -> None:
     assert removed(report) == ["a123", "a456"]
     assert report.plan is not None
     assert report.plan.savings_per_hour == Decimal("0.1368")
-    assert asdict(evaluated(report)) == {
+    assert asdict(evaluation_fact(report)) == {
         "event": "consolidation.evaluated",
         "nodes_before": 3,
         "nodes_after": 1,
@@ -109,5 +109,5 @@ def test_a_small_fleet_is_told_by_how_much_it_falls_short() -> None:
     nodes = [node("a1"), node("a2")]
     report = report_on(cluster(nodes), idle(*nodes))
     assert refusal(report) == ("savings", False, 0.0168, 0.1, "")
-    assert evaluated(report).reason == "savings 0.0168 EUR/h fall short of 0.10 by 0.0832"
-    assert evaluated(report).nodes_after == 2
+    assert evaluation_fact(report).reason == "savings 0.0168 EUR/h fall short of 0.10 by 0.0832"
+    assert evaluation_fact(report).nodes_after == 2

@@ -9,18 +9,16 @@ from typing import Any
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.leased import Leased
-from ebbtide.engine.observe import observe
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import Ports, observe
 from ebbtide.engine.record_machine import LeasedRun
 from ebbtide.engine.tick import TickReport, tick
 from ebbtide.model.log import LogEntry
-from ebbtide.model.node import Market, Node
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Market, Node
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
-from ebbtide.simulator.world.rules import Kind, Rules, Span, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Demand
+from ebbtide.simulator.world.rules import Demand, Kind, Rules, Span, WorkloadSpec, pod_template
 from ebbtide.simulator.world.world import World
 from tests.builders import NOW, by_lane, make_pool, make_settings, make_type
 

@@ -5,7 +5,7 @@ from itertools import count
 
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.core.prices import CostPoint
-from ebbtide.engine.cost_notes import REPEAT_SECONDS, CostNotes, read_points
+from ebbtide.engine.notes import REPEAT_SECONDS, CostNotes, read_points
 from ebbtide.model.events import CostNoted
 from ebbtide.model.log import LogKind
 from ebbtide.model.pod import PodPhase

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.engine import fleet
-from ebbtide.engine.fleet import Fleet, Member
+from ebbtide.engine import loop
+from ebbtide.engine.loop import Fleet, Member
 from ebbtide.engine.tick import TickReport
 from ebbtide.model.record import CLUSTER_LEASE
 from tests.unit.engine.builders import Small, quick_settings
@@ -88,7 +88,7 @@ def test_a_cluster_with_an_open_operation_is_not_offered() -> None:
     kept = [Member(busy.ports, busy.settings, 60), member("quiet", quiet)]
     held = Fleet(kept, "one", threading.Event(), lambda name, report: None)
     for name in ("busy", "quiet"):
-        for _ in range(fleet.TICKS_BETWEEN_OFFERS):
+        for _ in range(loop.TICKS_BETWEEN_OFFERS):
             held.note(name, held=True)
     assert not held.offers(kept[0], "busy")
     assert held.offers(kept[1], "quiet")

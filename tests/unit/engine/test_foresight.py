@@ -6,16 +6,14 @@ from dataclasses import replace
 from itertools import count
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
-from ebbtide.engine.cost_notes import read_points
-from ebbtide.engine.demand_notes import PAGE, DemandNotes
 from ebbtide.engine.foresight import Foresight
+from ebbtide.engine.notes import PAGE, DemandNotes, read_points
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.decision import Action
-from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY, Demand, ForecastSettings
-from ebbtide.model.headroom import Headroom
 from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.pool import Headroom
 from ebbtide.model.record import Record
-from ebbtide.model.settings import Settings
+from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, Demand, ForecastSettings, Settings
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from tests.builders import POOL, make_node, make_pod, make_pool, make_settings
 from tests.unit.engine.builders import Small, quick_settings

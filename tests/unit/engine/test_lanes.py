@@ -11,9 +11,9 @@ from ebbtide.errors import Final
 from ebbtide.model.decision import Action
 from ebbtide.model.effect import Launch
 from ebbtide.model.events import Alarm, AlarmKind
-from ebbtide.model.node import Instance
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SlotState
 from ebbtide.model.record import Record, Refused
+from ebbtide.model.snapshot import Instance
 from ebbtide.narrate import facts_in
 from ebbtide.simulator.world.ports import SimCloud
 from tests.builders import NOW, make_record, make_removal, make_scale_down, make_scale_up, make_slot

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbtide.core.words import a_while
-from ebbtide.engine.moment import Moment, said_at, unmarked
+from ebbtide.engine.steady import Moment, said_at, unmarked
 
 NOW = 1_000
 times = st.integers(900, 1_100)

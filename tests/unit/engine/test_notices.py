@@ -16,10 +16,9 @@ from ebbtide.errors import Retryable, Unanswered
 from ebbtide.model.effect import Cordon
 from ebbtide.model.events import Alarm, AlarmKind, EffectDone, EffectKind, SpotAnswer, SpotEvent
 from ebbtide.model.log import LogEntry
-from ebbtide.model.node import Instance
 from ebbtide.model.operation import RemovalState, SpotKind, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record, spot_lease_name
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import ClusterView, Instance
 from ebbtide.narrate import facts_in
 from ebbtide.simulator.world.ports import SimCloud, SimCluster
 from tests.builders import make_removal, make_spot

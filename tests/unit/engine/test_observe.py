@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.core.consolidation.game_servers import PLAN, UNKNOWN
-from ebbtide.engine.observe import fresh, observe, read_players
+from ebbtide.engine.ports import fresh, observe, read_players
 from ebbtide.errors import Retryable, Throttled
-from ebbtide.model.node import Instance
-from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.model.snapshot import ClusterView, Instance, Reading
 from ebbtide.simulator.world.ports import SimCloud, SimCluster
 from tests.builders import NOW, make_pod, make_settings
 from tests.unit.engine.builders import Small

@@ -29,8 +29,8 @@ from ebbtide.model.effect import (
     Terminate,
     Uncordon,
 )
-from ebbtide.model.node import Instance
 from ebbtide.model.record import Lease
+from ebbtide.model.snapshot import Instance
 from ebbtide.simulator.world.ports import SimCloud, SimCluster
 from tests.builders import make_pod, make_slot
 from tests.unit.engine.builders import Small

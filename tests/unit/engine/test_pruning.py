@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.engine.pruning import DAY_SECONDS, Pruning
+from ebbtide.engine.loop import DAY_SECONDS, Pruning
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import Throttled
 from ebbtide.model.events import Alarm, AlarmKind

@@ -15,8 +15,7 @@ from ebbtide.engine.journal import decide_again, decision_entry, read_inputs
 from ebbtide.errors import SolverMissing
 from ebbtide.model.events import Inputs
 from ebbtide.model.log import LogEntry
-from ebbtide.model.packer import Packer
-from ebbtide.model.settings import Settings
+from ebbtide.model.settings import Packer, Settings
 from tests.unit.engine.builders import Small
 
 

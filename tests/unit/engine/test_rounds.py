@@ -15,9 +15,9 @@ from ebbtide.errors import LeaseLost, NotOurs, Unanswered
 from ebbtide.model.effect import Cordon, Launch
 from ebbtide.model.events import Kept, OperationClosed, OperationKind
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.node import Instance
 from ebbtide.model.operation import RemovalState, ScaleDown, ScaleUp, SlotState
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
+from ebbtide.model.snapshot import Instance
 from ebbtide.narrate import facts_in, says
 from ebbtide.simulator.world.ports import SimCloud, SimCluster
 from tests.builders import make_removal, make_scale_down, make_scale_up, make_slot

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
+from ebbtide.engine.loop import AGAIN_SECONDS, alarm_if_blind, fail_if_blind, run_once
 from ebbtide.engine.notices import lease_seconds
-from ebbtide.engine.single_run import AGAIN_SECONDS, alarm_if_blind, fail_if_blind, run_once
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import Retryable, Throttled
 from ebbtide.model.decision import Action

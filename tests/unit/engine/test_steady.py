@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from ebbtide.engine.moment import MARK
 from ebbtide.engine.ports import ALWAYS
-from ebbtide.engine.steady import DERIVED
+from ebbtide.engine.steady import DERIVED, MARK
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from ebbtide.core.forecast.ahead import LEAST_DAYS, Verdict, expected_peak, judge
+from ebbtide.core.forecast.combine import Floats
 from ebbtide.core.forecast.demand import demand_by_pool
-from ebbtide.core.forecast.members import Floats
-from ebbtide.model.forecast import STEPS_A_DAY, Demand, ForecastSettings
-from ebbtide.model.pod import PodPhase
-from ebbtide.model.scheduling import Scheduling, Taint, TaintEffect, Toleration
+from ebbtide.model.pod import PodPhase, Scheduling, Taint, TaintEffect, Toleration
+from ebbtide.model.settings import STEPS_A_DAY, Demand, ForecastSettings
 from ebbtide.model.snapshot import ClusterView
 from tests.builders import make_daemon, make_node, make_pod, make_pool, make_settings
 

@@ -7,25 +7,23 @@ import numpy as np
 import pytest
 
 from ebbtide.core.forecast.combine import (
+    FADES,
+    GROWN,
     HIGH,
+    LAST_VALUE,
     LEARNED_STEPS,
     LEVELS,
     MEDIAN,
     PAST_ORIGINS,
+    PROFILES,
+    SEASONAL_NAIVE,
+    Floats,
     Past,
+    Profile,
     forecast,
     judged_origins,
     least_values,
     past_errors,
-)
-from ebbtide.core.forecast.members import (
-    FADES,
-    GROWN,
-    LAST_VALUE,
-    PROFILES,
-    SEASONAL_NAIVE,
-    Floats,
-    Profile,
     predictions,
     smoothed,
 )

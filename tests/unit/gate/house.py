@@ -9,14 +9,12 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ebbtide.gate.eta import Expects, nothing_known
-from ebbtide.gate.house import House
-from ebbtide.gate.keeper import Keeper
-from ebbtide.gate.limits import Limits
+from ebbtide.gate.admission import Address, Backends, Limits, Route, Routes
+from ebbtide.gate.keeper import House, Keeper
+from ebbtide.gate.knocking import Expects, nothing_known
 from ebbtide.gate.metrics import GateMetrics
-from ebbtide.gate.routes import Address, Backends, Route, Routes
 from ebbtide.gate.server import listening
-from ebbtide.model.gate import Gate, ServiceRef
+from ebbtide.model.policy import Gate, ServiceRef
 
 SERVICE = ServiceRef("default", "web")
 LOOPBACK = "127.0.0.1"

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from ebbtide.gate.limits import Limits
+from ebbtide.gate.admission import Limits
 from ebbtide.gate.metrics import GateMetrics
 from ebbtide.gate.server import listening
-from ebbtide.model.gate import ServiceRef
+from ebbtide.model.policy import ServiceRef
 from tests.unit.gate.house import LOOPBACK, SERVICE, echo, free_port, gate_house, make_route, served, until
 
 Run = Callable[[Coroutine[Any, Any, None]], None]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import uvloop
 
+from ebbtide.gate.admission import Limits
 from ebbtide.gate.held import PEEK_BYTES
-from ebbtide.gate.limits import Limits
 from ebbtide.gate.server import listening
-from ebbtide.model.gate import GateProtocol, ServiceRef
+from ebbtide.model.policy import GateProtocol, ServiceRef
 from tests.unit.gate.house import (
     LOOPBACK,
     SERVICE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ebbtide.bootstrap.gate import GateProcess
-from ebbtide.config.gate import GateKeys
-from ebbtide.gate.eta import Eta
+from ebbtide.config.scale_to_zero import GateKeys
+from ebbtide.gate.knocking import Eta
 from ebbtide.model.idle import NodeFirst, NodeNeed
 from tests.policy_harness import PolicyHarness
 

@@ -11,8 +11,8 @@ import socket
 import pytest
 
 from ebbtide.errors import Retryable
-from ebbtide.gate.answers import looks_like_http
-from ebbtide.gate.limits import Limits, Sources, network_of
+from ebbtide.gate.admission import Limits, Sources, network_of
+from ebbtide.gate.http import looks_like_http
 from tests.unit.gate.house import (
     LOOPBACK,
     echo,

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from ebbtide.errors import Retryable
-from ebbtide.gate.eta import Eta
-from ebbtide.gate.limits import Limits
-from ebbtide.gate.page import waiting_page
-from ebbtide.gate.routes import Route
-from ebbtide.model.gate import GateProtocol, HttpRules, NeverWake, WakeHeader
+from ebbtide.gate.admission import Limits, Route
+from ebbtide.gate.http import waiting_page
+from ebbtide.gate.knocking import Eta
+from ebbtide.model.policy import GateProtocol, HttpRules, NeverWake, WakeHeader
 from tests.unit.gate.house import GateHouse, echo, gate_house, make_route, served, until
 
 BROWSER = "Accept: text/html,application/xhtml+xml;q=0.9\r\nUser-Agent: Mozilla/5.0\r\n"

@@ -13,9 +13,9 @@ from typing import cast
 import pytest
 import uvloop
 
-from ebbtide.gate.leaving import has_left
+from ebbtide.gate.held import has_left
 from ebbtide.gate.parting import Parting
-from ebbtide.model.gate import GateProtocol
+from ebbtide.model.policy import GateProtocol
 from tests.unit.gate.house import LOOPBACK, echo, gate_house, make_route, served
 
 POST = b"POST /up HTTP/1.1\r\nHost: web\r\nContent-Length: 50000\r\n\r\n"

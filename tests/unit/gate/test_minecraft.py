@@ -10,12 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebbtide.gate.judge import Heard
-from ebbtide.gate.minecraft import HOLD_SECONDS, judge_minecraft, kick_with, talk_status
-from ebbtide.gate.packets import MOST_BYTES, Asks, packet, read_opening, string, varint
+from ebbtide.gate.admission import Heard, Route
+from ebbtide.gate.minecraft import (
+    HOLD_SECONDS,
+    MOST_BYTES,
+    Asks,
+    judge_minecraft,
+    kick_with,
+    packet,
+    read_opening,
+    string,
+    talk_status,
+    varint,
+)
 from ebbtide.gate.parting import MOST_TALK_BYTES
-from ebbtide.gate.routes import Route
-from ebbtide.model.gate import GateProtocol
+from ebbtide.model.policy import GateProtocol
 from tests.unit.gate.house import echo, gate_house, make_gate, make_route, served, until
 
 STATUS_REQUEST = b"\x01\x00"

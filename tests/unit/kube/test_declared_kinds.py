@@ -9,7 +9,7 @@ import pytest
 from ebbtide.adapters.kube.connection import Connection
 from ebbtide.adapters.kube.declared import KubeDeclarations
 from ebbtide.config.declared import policy_of_line, policy_of_spec
-from ebbtide.model.declared import Declarer
+from ebbtide.model.policy import Declarer
 
 ANNOTATED = {Declarer.DEPLOYMENT, Declarer.STATEFUL_SET}
 

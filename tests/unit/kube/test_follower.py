@@ -11,9 +11,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from ebbtide.adapters.kube.connection import NODES
-from ebbtide.adapters.kube.errors import GONE, Refused
-from ebbtide.adapters.kube.reading import Readers
+from ebbtide.adapters.kube.cluster import Readers
+from ebbtide.adapters.kube.connection import GONE, NODES, Refused
 from ebbtide.adapters.kube.watch import PAUSE_SECONDS, QUIET_SECONDS, WATCH_SECONDS, Follower
 from tests.integration.kube.objects import Json, node
 from tests.unit.kube.scripted import Answer, Server, connected, refusal

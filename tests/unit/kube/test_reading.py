@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from ebbtide.adapters.kube import reading
+from ebbtide.adapters.kube import cluster
 from ebbtide.adapters.kube.access import Access
+from ebbtide.adapters.kube.cluster import Readers, Storage, Watches, complete_pod, read_volume
 from ebbtide.adapters.kube.connection import NODES, Call, Connection
 from ebbtide.adapters.kube.objects import PodSeen
-from ebbtide.adapters.kube.reading import Readers, Storage, Watches, complete_pod, read_volume
 from ebbtide.adapters.kube.scheduling import Understanding
 from ebbtide.adapters.kube.watch import Follower
 from ebbtide.adapters.kube.wire import WirePod, WireVolume
@@ -116,8 +116,8 @@ def told() -> Iterator[Following]:
 
 @pytest.fixture
 def watches(told: Following, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watches]:
-    monkeypatch.setattr(reading, "CLOSE_SECONDS", WAIT_SECONDS)
-    monkeypatch.setattr(reading, "OWN_WRITE_SECONDS", 30 * WAIT_SECONDS)
+    monkeypatch.setattr(cluster, "CLOSE_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(cluster, "OWN_WRITE_SECONDS", 30 * WAIT_SECONDS)
     watches = Watches(told.connection)
     watches.await_first(WAIT_SECONDS)
     yield watches

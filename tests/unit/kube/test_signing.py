@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ebbtide.adapters.kube.signing import (
+from ebbtide.adapters.kube.wire import Meta, NodeSpec, WireNode, WireTaint
+from ebbtide.adapters.kube.writer import (
     REMEMBERED,
     Patch,
     plan_cordon,
@@ -16,11 +17,10 @@ from ebbtide.adapters.kube.signing import (
     plan_soft_taint,
     plan_uncordon,
 )
-from ebbtide.adapters.kube.wire import Meta, NodeSpec, WireNode, WireTaint
 from ebbtide.errors import NotOurs
 from ebbtide.model import names
 from ebbtide.model.effect import Cordon, SoftTaint, Uncordon
-from ebbtide.model.node import LEAVING
+from ebbtide.model.snapshot import LEAVING
 
 THEIRS = WireTaint("dedicated", "NoSchedule", "games", "2026-01-01T00:00:00Z")
 OURS = WireTaint(LEAVING.key, LEAVING.effect)

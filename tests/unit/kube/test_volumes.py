@@ -10,8 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from ebbtide.adapters.kube.objects import PodSeen
-from ebbtide.adapters.kube.reading import (
+from ebbtide.adapters.kube.cluster import (
     IMPOSSIBLE,
     Storage,
     VolumeSeen,
@@ -20,10 +19,10 @@ from ebbtide.adapters.kube.reading import (
     list_pods_on,
     read_volume,
 )
+from ebbtide.adapters.kube.objects import PodSeen
 from ebbtide.adapters.kube.scheduling import Understanding
 from ebbtide.adapters.kube.wire import WireVolume
-from ebbtide.model.pod import Pod
-from ebbtide.model.scheduling import Operator, Requirement, Scheduling
+from ebbtide.model.pod import Operator, Pod, Requirement, Scheduling
 from tests.builders import make_node, make_pod
 from tests.integration.kube.objects import Json, seen_pod
 from tests.unit.kube.scripted import Answer, Server, connected

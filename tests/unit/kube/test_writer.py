@@ -12,7 +12,7 @@ from ebbtide.adapters.kube.writer import TRIES, Actor
 from ebbtide.errors import BudgetExhausted, EbbtideError, Final, NotOurs, Retryable, Throttled, Unanswered
 from ebbtide.model import names
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
-from ebbtide.model.node import LEAVING
+from ebbtide.model.snapshot import LEAVING
 from tests.unit.kube.scripted import Answer, Server, connected, refusal
 
 NODE, POD = "/api/v1/nodes/w1", "/api/v1/namespaces/shop/pods/web-1"

@@ -9,13 +9,11 @@ from typing import Any
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.situation import Situation
-from ebbtide.core.step import Breach, Broken
-from ebbtide.model.effect import Effect
-from ebbtide.model.node import Node, Ownership
+from ebbtide.model.effect import Breach, Broken, Effect
 from ebbtide.model.operation import Consolidate, Removal, ScaleDown, ScaleUp, Slot, Spot
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Ownership, Snapshot
 from tests.builders import NOW, make_node, make_pod, make_record, make_settings, make_snapshot
 
 TOKEN = 5

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from ebbtide.core.operations import scale_down
 from ebbtide.core.operations.stopping import why_yield
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.operation import RemovalState, ScaleDown, SlotState
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,

@@ -14,7 +14,6 @@ from ebbtide.core.operations.situation import Situation
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind, SoftTaint
-from ebbtide.model.node import Node, Ownership
 from ebbtide.model.operation import (
     Consolidate,
     Move,
@@ -25,7 +24,7 @@ from ebbtide.model.operation import (
 )
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import Leaving
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Ownership, Snapshot
 from tests.builders import (
     NOW,
     make_budget,

@@ -10,11 +10,10 @@ import pytest
 from ebbtide.core.operations import consolidate, machine, moves
 from ebbtide.core.words import a_while
 from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind, SoftTaint
-from ebbtide.model.node import InstanceState, Ownership
 from ebbtide.model.operation import AbortCause, Consolidate, MoveState, SlotState, SourceState
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Leaving, Record
-from ebbtide.model.snapshot import Reading, Snapshot
+from ebbtide.model.snapshot import InstanceState, Ownership, Reading, Snapshot
 from tests.builders import (
     NOW,
     lanes,

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.core.operations import consolidate, machine
-from ebbtide.core.step import Breach, Broken
-from ebbtide.model.effect import Outcome, OutcomeKind, Uncordon
+from ebbtide.model.effect import Breach, Broken, Outcome, OutcomeKind, Uncordon
 from ebbtide.model.operation import Consolidate, MoveState, SlotState, SourceState
 from tests.builders import NOW, make_consolidate, make_scale_down, make_slot, make_source, make_spot
 from tests.unit.operations.builders import TOKEN, breaches

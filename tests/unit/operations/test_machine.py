@@ -6,8 +6,7 @@ import pytest
 
 from ebbtide.core.operations import machine
 from ebbtide.core.operations.machine import Work
-from ebbtide.core.step import Breach
-from ebbtide.model.effect import Outcome, OutcomeKind, Terminate
+from ebbtide.model.effect import Breach, Outcome, OutcomeKind, Terminate
 from ebbtide.model.operation import RemovalState, SlotState, SourceState, SpotEnd
 from tests.builders import (
     NOW,

@@ -13,8 +13,7 @@ from ebbtide.adapters.stores.codec.operations import convert, removal_to_item, s
 from ebbtide.core.nodes.drain import put_off
 from ebbtide.core.operations import machine, removals, slots
 from ebbtide.core.operations.slots import absorb_slot
-from ebbtide.core.step import Broken
-from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind
+from ebbtide.model.effect import Broken, Evict, Launch, Outcome, OutcomeKind
 from ebbtide.model.operation import (
     Removal,
     RemovalCause,

@@ -9,8 +9,8 @@ import pytest
 
 from ebbtide.core.operations.removals import absorb_removal
 from ebbtide.model.effect import Cordon, Effect, Evict, Outcome, OutcomeKind, SoftTaint
-from ebbtide.model.node import Node, Ownership
 from ebbtide.model.operation import Removal, RemovalCause, RemovalState
+from ebbtide.model.snapshot import Node, Ownership
 from tests.builders import (
     NOW,
     make_budget,

@@ -7,14 +7,12 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.core.operations.removals import ALLOWED, absorb_removal, check_invariants, release
-from ebbtide.core.step import Breach
 from ebbtide.model.check import Gate
-from ebbtide.model.effect import Cordon, DeleteNode, Evict, Outcome, OutcomeKind, Terminate
-from ebbtide.model.node import InstanceState
+from ebbtide.model.effect import Breach, Cordon, DeleteNode, Evict, Outcome, OutcomeKind, Terminate
 from ebbtide.model.operation import NO_OBSTACLE, Removal, RemovalCause, RemovalState
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import InstanceState, Snapshot
 from tests.builders import (
     NOW,
     asides,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ebbtide.core.operations.removals import absorb_removal, release
 from ebbtide.model.effect import Outcome, OutcomeKind, Uncordon
-from ebbtide.model.node import Ownership
 from ebbtide.model.operation import NO_OBSTACLE, Obstacle, RemovalCause, RemovalState
+from ebbtide.model.snapshot import Ownership
 from tests.builders import NOW, make_node, make_nodes, make_removal, make_snapshot
 from tests.unit.operations.builders import (
     TOKEN,

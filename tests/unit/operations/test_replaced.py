@@ -8,16 +8,14 @@ from typing import Any
 from ebbtide import narrate
 from ebbtide.core.nodes import gates
 from ebbtide.core.operations import facts, scale_down
-from ebbtide.core.step import Breach
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Gate
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind, SoftTaint, Terminate
+from ebbtide.model.effect import Breach, Evict, Launch, Outcome, OutcomeKind, SoftTaint, Terminate
 from ebbtide.model.events import OperationKind
-from ebbtide.model.node import InstanceState, Node
 from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown, Slot, SlotState
 from ebbtide.model.pod import Pod
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.pool import RemovalReason
+from ebbtide.model.snapshot import InstanceState, Node, Snapshot
 from tests.builders import (
     NOW,
     make_instance,

@@ -16,12 +16,12 @@ from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.core.operations import machine
 from ebbtide.core.operations.machine import Work
 from ebbtide.core.operations.situation import Situation
-from ebbtide.engine.observe import observe
+from ebbtide.engine.ports import observe
 from ebbtide.engine.rounds import perform
 from ebbtide.model.effect import Cordon
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, SpotKind
 from ebbtide.model.record import Lease, Record
+from ebbtide.model.snapshot import Node
 from tests.builders import make_removal, make_scale_down, make_scale_up, make_slot, make_spot
 from tests.unit.engine.builders import Small, quick_settings
 from tests.unit.operations.builders import breaches

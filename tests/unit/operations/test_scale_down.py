@@ -8,9 +8,8 @@ import pytest
 
 from ebbtide import narrate
 from ebbtide.core.operations import facts, scale_down
-from ebbtide.core.step import Breach
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.effect import Cordon, Evict, Outcome, OutcomeKind
+from ebbtide.model.effect import Breach, Cordon, Evict, Outcome, OutcomeKind
 from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown
 from ebbtide.model.record import DrainBackoff, DrainFailures, Record, Refused
 from tests.builders import (

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ebbtide.core.operations import scale_up
-from ebbtide.core.step import Breach
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.effect import Launch, Outcome, OutcomeKind
+from ebbtide.model.effect import Breach, Launch, Outcome, OutcomeKind
 from ebbtide.model.operation import SlotState
 from ebbtide.model.record import DrainBackoff
 from tests.builders import (

@@ -7,11 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.core.operations import machine, slots
-from ebbtide.core.step import Breach
-from ebbtide.model.effect import Cordon, DeleteNode, Evict, Terminate
-from ebbtide.model.node import InstanceState, Node
+from ebbtide.model.effect import Breach, Cordon, DeleteNode, Evict, Terminate
 from ebbtide.model.operation import RemovalState, SlotCause, SlotState
-from ebbtide.model.snapshot import ClusterView, Snapshot
+from ebbtide.model.snapshot import ClusterView, InstanceState, Node, Snapshot
 from tests.builders import (
     NOW,
     make_instance,

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.core.operations.slots import ALLOWED, absorb_slot, check_invariants
-from ebbtide.core.step import Breach
-from ebbtide.model.effect import Launch, Outcome, OutcomeKind, Terminate
-from ebbtide.model.node import InstanceState, Market
+from ebbtide.model.effect import Breach, Launch, Outcome, OutcomeKind, Terminate
 from ebbtide.model.operation import Slot, SlotCause, SlotState
+from ebbtide.model.snapshot import InstanceState, Market
 from tests.builders import (
     NOW,
     make_instance,

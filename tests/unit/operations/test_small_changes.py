@@ -16,9 +16,8 @@ from ebbtide.core.nodes.drain import (
 from ebbtide.core.operations import consolidate, machine, moves, scale_down, scale_up, spot
 from ebbtide.core.operations.spot import check_invariants, take_in
 from ebbtide.core.operations.stopping import why_yield
-from ebbtide.core.step import Breach
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.effect import Cordon, Evict
+from ebbtide.model.effect import Breach, Cordon, Evict
 from ebbtide.model.events import SpotAnswer
 from ebbtide.model.operation import (
     AbortCause,
@@ -30,7 +29,7 @@ from ebbtide.model.operation import (
     SpotNotice,
     Stop,
 )
-from ebbtide.model.resources import Resources
+from ebbtide.model.pod import Resources
 from tests.builders import (
     NOW,
     make_consolidate,

@@ -8,10 +8,9 @@ import pytest
 
 from ebbtide.core.operations import spot
 from ebbtide.model.effect import Cordon, Effect, Launch, Outcome, OutcomeKind, Uncordon
-from ebbtide.model.node import InstanceState, Node, Ownership
 from ebbtide.model.operation import Operation, RemovalState, SlotState, Spot, SpotEnd
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import InstanceState, Node, Ownership, Snapshot
 from tests.builders import (
     NOW,
     make_instance,

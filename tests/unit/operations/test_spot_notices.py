@@ -8,12 +8,11 @@ import pytest
 
 from ebbtide.core.operations import spot
 from ebbtide.core.operations.spot import check_invariants, close, may_be_ours, take_in
-from ebbtide.core.step import Breach
+from ebbtide.model.effect import Breach
 from ebbtide.model.events import SpotAnswer
-from ebbtide.model.node import InstanceState
 from ebbtide.model.operation import RemovalState, SlotState, SpotEnd, SpotKind, SpotNotice
 from ebbtide.model.record import CapacityBackoff, Record
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import InstanceState, Snapshot
 from tests.builders import (
     NOW,
     make_instance,

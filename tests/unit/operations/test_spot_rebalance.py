@@ -11,10 +11,9 @@ from ebbtide.core.operations import spot
 from ebbtide.core.operations.situation import Situation
 from ebbtide.model.check import Gate
 from ebbtide.model.effect import Cordon, Effect, SoftTaint, Terminate
-from ebbtide.model.node import InstanceState, Ownership
 from ebbtide.model.operation import AbortCause, RemovalState, SlotState, Spot, SpotEnd, SpotKind
 from ebbtide.model.record import Record
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import InstanceState, Ownership, Snapshot
 from tests.builders import (
     NOW,
     make_node,

@@ -9,9 +9,7 @@ import pytest
 from ebbtide.core.operations import machine, scale_down
 from ebbtide.core.operations.stopping import why_yield
 from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown
-from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import Scheduling, Taint, TaintEffect
+from ebbtide.model.pod import Pod, PodPhase, Resources, Scheduling, Taint, TaintEffect
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,

@@ -8,7 +8,7 @@ import pytest
 from ebbtide.core.packing import NodeType, Plan, Rules
 from ebbtide.core.packing.pack import PackerMissing, installed_packer, pack_within, why_missing
 from ebbtide.core.packing.types import Budget
-from ebbtide.model.packer import Packer
+from ebbtide.model.settings import Packer
 from tests.unit.packing.builders import make_item, make_type, packed, ticking
 from tests.unit.packing.test_solver import CLOUD, checked, some_items
 

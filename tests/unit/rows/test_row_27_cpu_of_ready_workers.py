@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ebbtide.core.nodes.capacity import why_unknown
-from ebbtide.engine.observe import observe
+from ebbtide.engine.ports import observe
 from ebbtide.simulator.world.ports import SimMetrics
 from tests.unit.engine.builders import Small
 

@@ -10,10 +10,9 @@ from ebbtide.core.nodes import gates
 from ebbtide.core.operations import scale_down
 from ebbtide.model.check import Gate
 from ebbtide.model.effect import Terminate
-from ebbtide.model.node import Node
 from ebbtide.model.operation import AbortCause, RemovalState
 from ebbtide.model.pod import PodPhase
-from ebbtide.model.snapshot import Reading, Snapshot
+from ebbtide.model.snapshot import Node, Reading, Snapshot
 from tests.builders import (
     NOW,
     make_node,

@@ -9,9 +9,9 @@ from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.timers import track
 from ebbtide.model.check import NodeCause
 from ebbtide.model.decision import Action
-from ebbtide.model.node import Node
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Node
 from tests.builders import (
     NOW,
     CheckValues,

@@ -8,8 +8,8 @@ from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.errors import ConfigError
-from ebbtide.model.node import Node
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Node
 from tests.builders import NOW, make_node, make_nodes, make_record, make_settings, make_snapshot
 from tests.unit.consolidation.builders import cheap, cluster, idle, node, removed, report_on, settings_with
 

@@ -6,7 +6,7 @@ import pytest
 
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
-from ebbtide.entrypoints.lambda_schedule import longest_gap_seconds, refuse_slow_schedule
+from ebbtide.entrypoints.aws_lambda import longest_gap_seconds, refuse_slow_schedule
 from ebbtide.errors import ConfigError
 from tests.builders import make_settings
 from tests.unit.clouds.cloudformation import TEMPLATE

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from ebbtide.core.scale_to_zero.ahead import (
+from ebbtide.core.scale_to_zero.eta import (
     WEEK,
     Replayed,
     begins,
@@ -18,10 +18,9 @@ from ebbtide.core.scale_to_zero.ahead import (
 )
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.events import PolicyStep, StretchClosed
-from ebbtide.model.forecast import STEP_SECONDS, STEPS_A_DAY
-from ebbtide.model.idle import NO_WHY, IdleState, Phase, PolicyCause, WakeReason
-from ebbtide.model.ledger import Stretch
+from ebbtide.model.idle import NO_WHY, IdleState, Phase, PolicyCause, Stretch, WakeReason
 from ebbtide.model.log import LogKind
+from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY
 from ebbtide.narrate import entry_of, fact_in
 from tests.builders import NOW
 from tests.policy_harness import PolicyHarness, make_policy, policy_id

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.scale_to_zero.declared import (
+from ebbtide.core.scale_to_zero.policy_checks import (
     Claims,
     first_day,
     in_order,
@@ -18,11 +18,18 @@ from ebbtide.core.scale_to_zero.declared import (
     report_of,
     saved_lately,
 )
-from ebbtide.model.declared import Declarer, ObjectRef, Readiness, Report, SavedLately, declared_by
-from ebbtide.model.gate import Gate, ServiceRef
-from ebbtide.model.idle import Phase
-from ebbtide.model.ledger import LedgerDay
-from ebbtide.model.policy import Schedule
+from ebbtide.model.idle import LedgerDay, Phase
+from ebbtide.model.policy import (
+    Declarer,
+    Gate,
+    ObjectRef,
+    Readiness,
+    Report,
+    SavedLately,
+    Schedule,
+    ServiceRef,
+    declared_by,
+)
 from tests.builders import NOW
 from tests.memory_declarations import make_object
 from tests.policy_harness import make_policy, make_ref, make_state, policy_id

@@ -11,9 +11,8 @@ import pytest
 from ebbtide.engine.scale_to_zero.policies import Policies, PolicyRefused
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import Retryable
-from ebbtide.model.declared import Declarer, Readiness
 from ebbtide.model.idle import Phase, WakeReason
-from ebbtide.model.policy import FROM_CONFIGURATION, Policy, Target
+from ebbtide.model.policy import FROM_CONFIGURATION, Declarer, Policy, Readiness, Target
 from tests.memory_declarations import MemoryDeclarations, make_object
 from tests.policy_harness import (
     MemoryWorkloads,

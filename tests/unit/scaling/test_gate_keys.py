@@ -8,10 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from ebbtide.adapters.stores.codec.policies import Bodies, policy_body
-from ebbtide.config.gate import GateKeys, PolicyGateKeys
 from ebbtide.config.policies import PolicyKeys, keys_of
-from ebbtide.model.gate import Gate, ServiceRef
-from ebbtide.model.policy import Policy
+from ebbtide.config.scale_to_zero import GateKeys, PolicyGateKeys
+from ebbtide.model.policy import Gate, Policy, ServiceRef
 from tests.policy_harness import policy_id
 
 GATE: dict[str, Any] = {

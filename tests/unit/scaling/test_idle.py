@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ebbtide.core.scale_to_zero.activity import ActivityLook, needs_workloads
 from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted, at_zero, evaluate, not_from_the_future
 from ebbtide.model.idle import NO_WHY, IdleState, Phase, PolicyCause, Rate, Remembered, WakeReason, WakeTime
+from ebbtide.model.pod import Workload
 from ebbtide.model.policy import Policy, Schedule, Signal, SignalKind, Target
 from ebbtide.model.snapshot import Reading
-from ebbtide.model.workload import Workload
 from tests.builders import NOW
 from tests.policy_harness import BY_QUERY, DEFAULTS, QUERY, make_policy, make_ref, make_state, make_workload
 

@@ -8,13 +8,10 @@ from typing import Any
 from ebbtide.core.scale_to_zero.node_first import NodeRoom
 from ebbtide.model.idle import NodeFirst, NodeNeed, Phase, Remembered
 from ebbtide.model.operation import SlotState
-from ebbtide.model.pod import PodPhase
+from ebbtide.model.pod import FitCause, PodPhase, Resources, Scheduling, Workload
 from ebbtide.model.policy import Target
 from ebbtide.model.record import Record
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import FitCause, Scheduling
 from ebbtide.model.snapshot import ClusterView
-from ebbtide.model.workload import Workload
 from tests.builders import (
     NOW,
     make_node,

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ebbtide.core.scale_to_zero.machine import check_invariants
-from ebbtide.core.step import Breach
+from ebbtide.model.effect import Breach
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.ports import PolicyStore
 from tests.policy_harness import PolicyHarness, make_state

@@ -14,12 +14,10 @@ from ebbtide.core.scale_to_zero.rates import (
     with_realised,
 )
 from ebbtide.model.idle import Phase, Rate
-from ebbtide.model.node import Market
+from ebbtide.model.pod import NOTHING, Resources, WorkloadKind, WorkloadRef
 from ebbtide.model.policy import Target
 from ebbtide.model.pool import Price
-from ebbtide.model.resources import NOTHING, Resources
-from ebbtide.model.snapshot import ClusterView
-from ebbtide.model.workload import WorkloadKind, WorkloadRef
+from ebbtide.model.snapshot import ClusterView, Market
 from tests.builders import make_node, make_pod, make_pool, make_type
 from tests.policy_harness import make_policy, make_ref, make_state, make_workload
 

@@ -9,8 +9,7 @@ import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.errors import Conflict, LeaseLost
-from ebbtide.model.idle import WakeReason
-from ebbtide.model.ledger import LedgerDay
+from ebbtide.model.idle import LedgerDay, WakeReason
 from ebbtide.model.log import LogEntry
 from ebbtide.model.record import Lease
 from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_policy, make_workload, policy_id

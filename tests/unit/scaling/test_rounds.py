@@ -11,8 +11,8 @@ from ebbtide.engine.scale_to_zero.round import SENTENCES
 from ebbtide.engine.scale_to_zero.scaling import LEAST_BUDGET_SECONDS, RoundReport, Scaling, guarded_round
 from ebbtide.errors import Retryable
 from ebbtide.model.idle import Phase, PolicyCause
+from ebbtide.model.pod import WorkloadRef
 from ebbtide.model.policy import Schedule, Signal, SignalKind
-from ebbtide.model.workload import WorkloadRef
 from tests.builders import NOW, make_settings
 from tests.policy_harness import (
     DEFAULTS,

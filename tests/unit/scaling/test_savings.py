@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbtide.core.scale_to_zero.savings import add, cut, fold, local_date, open_stretch, report
-from ebbtide.model.idle import Phase, Rate
-from ebbtide.model.ledger import LedgerDay, Stretch
+from ebbtide.model.idle import LedgerDay, Phase, Rate, Stretch
 from tests.builders import NOW
 from tests.policy_harness import make_policy, make_state, policy_id
 

@@ -15,9 +15,9 @@ from ebbtide.errors import NotFound, Retryable, Usage
 from ebbtide.model.events import OperationKind, PartKind, Transition
 from ebbtide.model.idle import NO_WHY, NodeFirst, NodeNeed, Phase, PolicyCause, WakeReason
 from ebbtide.model.log import LogKind
+from ebbtide.model.pod import Workload
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target, ZeroDefaults
 from ebbtide.model.snapshot import ClusterView
-from ebbtide.model.workload import Workload
 from ebbtide.narrate import entry_of
 from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import NOW, make_node, make_pod

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ebbtide.engine.scale_to_zero.scaling import Scaling
-from ebbtide.engine.single_flight import SingleFlight
+from ebbtide.engine.scale_to_zero.waking import SingleFlight
 from ebbtide.model.idle import Phase, WakeReason, wake_id
 from tests.policy_harness import PolicyHarness, make_ref
 

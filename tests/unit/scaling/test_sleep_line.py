@@ -12,12 +12,9 @@ import pytest
 import yaml
 
 from ebbtide.config.declared import policy_name, policy_of_line, policy_of_spec
-from ebbtide.config.gate import PolicyGateKeys
-from ebbtide.config.gate_http import HttpKeys, NeverWakeKeys, WakeHeaderKeys
-from ebbtide.model.declared import Declarer, ObjectRef
-from ebbtide.model.gate import Gate, ServiceRef
-from ebbtide.model.policy import Policy, Schedule, Signal, SignalKind
-from ebbtide.model.workload import WorkloadKind, WorkloadRef
+from ebbtide.config.scale_to_zero import HttpKeys, NeverWakeKeys, PolicyGateKeys, WakeHeaderKeys
+from ebbtide.model.pod import WorkloadKind, WorkloadRef
+from ebbtide.model.policy import Declarer, Gate, ObjectRef, Policy, Schedule, ServiceRef, Signal, SignalKind
 from tests.builders import NOW
 from tests.memory_declarations import FULL_GATE, GATE_OF_FULL
 

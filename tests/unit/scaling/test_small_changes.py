@@ -13,9 +13,8 @@ from ebbtide.engine.scale_to_zero.declaring import _why_refused
 from ebbtide.engine.scale_to_zero.policies import Policies
 from ebbtide.engine.scale_to_zero.round import StepDone, _report
 from ebbtide.errors import Conflict, EbbtideError, NameTaken, Retryable, TargetTaken, Throttled
-from ebbtide.model.declared import Readiness
 from ebbtide.model.idle import Once, Phase, WakeReason
-from ebbtide.model.policy import Target
+from ebbtide.model.policy import Readiness, Target
 from ebbtide.ports import PolicyStore
 from ebbtide.simulator.world.clock import SkewedClock
 from tests.builders import NOW

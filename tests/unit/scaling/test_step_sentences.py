@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 from ebbtide.core.scale_to_zero.activity import ActivityLook, listen
-from ebbtide.core.scale_to_zero.ahead import why_wake
+from ebbtide.core.scale_to_zero.eta import why_wake
 from ebbtide.core.scale_to_zero.idle import evaluate
 from ebbtide.core.scale_to_zero.node_first import NeededByWakes
 from ebbtide.core.scale_to_zero.rules import scale_for
-from ebbtide.core.scale_to_zero.takeover import may_not_release, may_not_take_over
-from ebbtide.core.scale_to_zero.wake import guard, ready
+from ebbtide.core.scale_to_zero.wake import guard, may_not_release, may_not_take_over, ready
 from ebbtide.model.idle import IdleState, Phase, WakeTime
+from ebbtide.model.pod import Workload
 from ebbtide.model.policy import Operator, Rule
 from ebbtide.model.snapshot import Reading
-from ebbtide.model.workload import Workload
 from tests.builders import NOW
 from tests.memory_services import make_service
 from tests.policy_harness import BY_QUERY, DEFAULTS, QUERY, make_policy, make_state, make_workload

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.scale_to_zero.takeover import first_choice, is_as_wanted, may_not_release, may_not_take_over
+from ebbtide.core.scale_to_zero.wake import first_choice, is_as_wanted, may_not_release, may_not_take_over
 from ebbtide.engine.scale_to_zero.scaling import Scaling
-from ebbtide.model.gate import GatePort, Takeover
 from ebbtide.model.idle import NO_WHY, Phase, PolicyCause, WakeReason
-from ebbtide.model.policy import Schedule
+from ebbtide.model.policy import GatePort, Schedule, Takeover
 from tests.memory_services import (
     GATES,
     PORTS,

@@ -14,9 +14,9 @@ from ebbtide.engine.scale_to_zero.scaling import Scaling, run_rounds
 from ebbtide.errors import NotFound
 from ebbtide.model.events import OperationKind, PartKind, Transition
 from ebbtide.model.idle import Phase, WakeReason, WakeTime, wake_id
+from ebbtide.model.pod import Workload
 from ebbtide.model.policy import Target, ZeroDefaults
 from ebbtide.model.snapshot import ClusterView
-from ebbtide.model.workload import Workload
 from ebbtide.narrate import entry_of
 from tests.builders import make_node
 from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_policy, make_ref, make_workload

@@ -14,20 +14,18 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from ebbtide import typed
-from ebbtide.adapters.kube.connection import NODES, Call, Connection, Page, read_list
+from ebbtide.adapters.kube.cluster import Readers
+from ebbtide.adapters.kube.connection import NODES, NOT_FOUND, Call, Connection, Page, Refused, read_list
 from ebbtide.adapters.kube.declared import PATH as SLEEP_PATH
-from ebbtide.adapters.kube.errors import NOT_FOUND, Refused
-from ebbtide.adapters.kube.reading import Readers
 from ebbtide.adapters.kube.services import KubeServices
 from ebbtide.adapters.kube.usage import PATH as USAGE_PATH
-from ebbtide.core.nodes.unclaimed import claimable, says_uncounted, uncounted
-from ebbtide.core.scale_to_zero.takeover import may_not_take_over
+from ebbtide.core.nodes.orphans import claimable, says_uncounted, uncounted
+from ebbtide.core.scale_to_zero.wake import may_not_take_over
 from ebbtide.core.words import count_of
 from ebbtide.errors import UNREADABLE, EbbtideError
-from ebbtide.model.gate import ServiceRef
-from ebbtide.model.node import Node
+from ebbtide.model.policy import ServiceRef
 from ebbtide.model.pool import Pool
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import ClusterView, Node
 
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 MOST_SKEW_SECONDS = 10

@@ -14,13 +14,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from ebbtide import typed
+from ebbtide.adapters.kube.cluster import Readers, Storage, assemble
 from ebbtide.adapters.kube.objects import PodSeen
-from ebbtide.adapters.kube.reading import Readers, Storage, assemble
 from ebbtide.adapters.kube.usage import NodeUsage, used_by
 from ebbtide.adapters.kube.wire import Struct, WireBudget, WireClaim, WireNode, WirePod, WireVolume
 from ebbtide.errors import UNREADABLE, Usage
-from ebbtide.model.pod import Pod
-from ebbtide.model.scheduling import Scheduling
+from ebbtide.model.pod import Pod, Scheduling
 from ebbtide.model.snapshot import ClusterView
 
 ASK = "kubectl get nodes,pods,pdb,pv,pvc -A -o json"

@@ -17,8 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ebbtide.adapters.kube.connection import Call, Connection
-from ebbtide.adapters.kube.errors import Refused
+from ebbtide.adapters.kube.connection import Call, Connection, Refused
 from ebbtide.errors import EbbtideError
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Outcome

@@ -2,8 +2,8 @@
 `1.5Gi`, `1e3`).
 
 A pod's volumes are known only together with claims and volumes, so a pod is read with the names of its
-claims, and completed by `ebbtide.adapters.kube.reading`. Amounts are read exactly, then rounded the safe
-way: what a pod asks for up and what a node offers down; see `ebbtide.model.resources`.
+claims, and completed by `ebbtide.adapters.kube.cluster`. Amounts are read exactly, then rounded the safe
+way: what a pod asks for up and what a node offers down; see `ebbtide.model.pod`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor
 
-from ebbtide.adapters.kube.rules import NotUnderstood, Selector, decode, read_selector
-from ebbtide.adapters.kube.scheduling import Understanding
+from ebbtide.adapters.kube.scheduling import NotUnderstood, Selector, Understanding, decode, read_selector
 from ebbtide.adapters.kube.wire import (
     Amounts,
     Container,
@@ -31,10 +30,8 @@ from ebbtide.adapters.kube.wire import (
 )
 from ebbtide.core.consolidation import game_servers
 from ebbtide.model import names
-from ebbtide.model.node import Market, Node, Ownership
-from ebbtide.model.pod import Budget, Pod, PodPhase
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import LabelSelector, Taint, TaintEffect
+from ebbtide.model.pod import Budget, LabelSelector, Pod, PodPhase, Resources, Taint, TaintEffect
+from ebbtide.model.snapshot import Market, Node, Ownership
 
 DEFAULT_GRACE_SECONDS = 30
 DEFAULT_MAX_PODS = 110

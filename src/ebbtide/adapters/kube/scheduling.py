@@ -1,41 +1,222 @@
-"""The scheduling rules of pods, understood once for all pods that say the same bytes."""
+"""Where a pod may run, read from its specification, once for all pods that say the same bytes.
+
+Where a pod may run, read from its specification. Every field here is either understood or named in
+`Scheduling.unsupported`: the structs refuse unknown fields, so a rule which a later Kubernetes adds makes a
+pod unmovable instead of being overlooked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from ebbtide import typed
-from ebbtide.adapters.kube.rules import (
-    NOTHING_SAID,
-    Affinity,
-    NotUnderstood,
-    SpreadRule,
-    WireToleration,
-    decode,
-    read_affinity,
-    read_anti_affinity,
-    read_node_terms,
-    read_spread,
-    read_toleration,
-)
 from ebbtide.adapters.kube.wire import PodSpec
+from ebbtide.errors import UNREADABLE
 from ebbtide.model import names
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import (
+from ebbtide.model.pod import (
     ANYWHERE,
     AntiAffinity,
     Labels,
+    LabelSelector,
+    Operator,
     PodNearby,
     Requirement,
+    Resources,
     Scheduling,
     Spread,
+    TaintEffect,
+    Toleration,
 )
 
-K = TypeVar("K")
 T = TypeVar("T")
+NOTHING_SAID = (b"", b"null")
+
+
+class Strict(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
+    """A rule that must be understood whole."""
+
+
+class Expression(Strict, frozen=True):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class Selector(Strict, frozen=True):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Expression] | None = None
+
+
+class NodeTerm(Strict, frozen=True):
+    match_expressions: list[Expression] | None = None
+    match_fields: list[Expression] | None = None
+
+
+class NodeTerms(Strict, frozen=True):
+    node_selector_terms: list[NodeTerm] | None = None
+
+
+class PodTerm(Strict, frozen=True):
+    topology_key: str
+    label_selector: Selector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: Selector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+REQUIRED, PREFERRED = (
+    f"{strength}DuringSchedulingIgnoredDuringExecution" for strength in ("required", "preferred")
+)
+
+
+class NodeAffinity(Strict, frozen=True):
+    required: NodeTerms | None = msgspec.field(default=None, name=REQUIRED)
+    preferred: Any = msgspec.field(default=None, name=PREFERRED)
+
+
+class PodAffinity(Strict, frozen=True):
+    required: list[PodTerm] | None = msgspec.field(default=None, name=REQUIRED)
+    preferred: Any = msgspec.field(default=None, name=PREFERRED)
+
+
+class Affinity(Strict, frozen=True):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class SpreadRule(Strict, frozen=True):
+    topology_key: str
+    max_skew: int
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: Selector | None = None
+    match_label_keys: list[str] | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+
+
+class WireToleration(Strict, frozen=True):
+    key: str = ""
+    operator: str = "Equal"
+    value: str | None = None
+    effect: str | None = None
+    toleration_seconds: int | None = None
+
+
+class NotUnderstood(Exception):
+    """Names the part of a specification that these rules cannot say."""
+
+
+def decode(raw: msgspec.Raw, kind: type[T], called: str) -> T | None:
+    """None where nothing is said; `NotUnderstood` where it cannot be read completely."""
+    if bytes(raw) in NOTHING_SAID:
+        return None
+    try:
+        return typed.decode(raw, kind)
+    except UNREADABLE as cause:
+        raise NotUnderstood(f"{called} that cannot be read ({cause})") from cause
+
+
+def read_selector(selector: Selector | None) -> LabelSelector | None:
+    """None selects nothing, an empty one everything."""
+    if selector is None:
+        return None
+    labels = sorted((selector.match_labels or {}).items())
+    wanted = [Requirement(key, Operator.IN, (value,)) for key, value in labels]
+    return LabelSelector((*wanted, *map(read_expression, selector.match_expressions or ())))
+
+
+def read_expression(expression: Expression) -> Requirement:
+    try:
+        operator = Operator(expression.operator)
+    except ValueError as cause:
+        raise NotUnderstood(f"operator {expression.operator}") from cause
+    return Requirement(expression.key, operator, tuple(expression.values or ()))
+
+
+def read_node_terms(terms: NodeTerms | None) -> tuple[tuple[Requirement, ...], ...]:
+    if terms is None:
+        return ()
+    found = []
+    for term in terms.node_selector_terms or ():
+        if term.match_fields:
+            raise NotUnderstood("node affinity by field")
+        found.append(tuple(map(read_expression, term.match_expressions or ())))
+    return tuple(found)
+
+
+def read_spread(rule: SpreadRule, labels: Mapping[str, str]) -> Spread | None:
+    """None for a soft rule, and for one that counts no pod at all."""
+    if rule.when_unsatisfiable == "ScheduleAnyway":
+        return None
+    if rule.when_unsatisfiable != "DoNotSchedule":
+        raise NotUnderstood(f"topology spread {rule.when_unsatisfiable}")
+    if (rule.min_domains or 1) > 1:
+        raise NotUnderstood("topology spread with minDomains")
+    if rule.node_affinity_policy not in (None, "Honor"):
+        raise NotUnderstood(f"topology spread with nodeAffinityPolicy {rule.node_affinity_policy}")
+    if rule.node_taints_policy not in (None, "Ignore"):
+        raise NotUnderstood(f"topology spread with nodeTaintsPolicy {rule.node_taints_policy}")
+    selector = read_selector(rule.label_selector)
+    if selector is None:
+        return None
+    own = _own_labels(rule.match_label_keys, labels, Operator.IN)
+    return Spread(rule.topology_key, rule.max_skew, LabelSelector((*selector.requirements, *own)))
+
+
+def read_anti_affinity(term: PodTerm, namespace: str, labels: Mapping[str, str]) -> AntiAffinity | None:
+    selector = _pods_of(term, namespace, labels, "pod anti-affinity")
+    return None if selector is None else AntiAffinity(term.topology_key, selector)
+
+
+def read_affinity(term: PodTerm, namespace: str, labels: Mapping[str, str]) -> PodNearby:
+    selector = _pods_of(term, namespace, labels, "pod affinity")
+    if selector is None:
+        # It matches no pod, so nothing can ever be near enough.
+        raise NotUnderstood("pod affinity without a selector")
+    return PodNearby(term.topology_key, selector)
+
+
+def _pods_of(term: PodTerm, namespace: str, labels: Mapping[str, str], called: str) -> LabelSelector | None:
+    if term.namespace_selector is not None:
+        raise NotUnderstood(f"{called} with namespaceSelector")
+    if term.namespaces and set(term.namespaces) != {namespace}:
+        raise NotUnderstood(f"{called} across namespaces")
+    selector = read_selector(term.label_selector)
+    if selector is None:
+        return None
+    own = _own_labels(term.match_label_keys, labels, Operator.IN)
+    others = _own_labels(term.mismatch_label_keys, labels, Operator.NOT_IN)
+    return LabelSelector((*selector.requirements, *own, *others))
+
+
+def _own_labels(
+    keys: Iterable[str] | None, labels: Mapping[str, str], operator: Operator
+) -> Iterable[Requirement]:
+    """A key that the pod itself does not have is skipped, as the scheduler does."""
+    return [Requirement(key, operator, (labels[key],)) for key in keys or () if key in labels]
+
+
+def read_toleration(toleration: WireToleration) -> Toleration | None:
+    """None for one with an operator or effect not known here: it then tolerates nothing."""
+    if toleration.operator not in ("", "Equal", "Exists"):
+        return None
+    exists = toleration.operator == "Exists"
+    if not toleration.key and not exists:
+        return None
+    try:
+        effect = TaintEffect(toleration.effect) if toleration.effect else None
+    except ValueError:
+        return None
+    return Toleration(toleration.key, exists, toleration.value or "", effect)
+
+
+K = TypeVar("K")
 MOST_KEPT = 100_000
 DEFAULT_SCHEDULER = "default-scheduler"
 

@@ -18,11 +18,21 @@ from urllib.parse import quote
 import msgspec
 
 from ebbtide import typed
-from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Connection, Resource, read_list
-from ebbtide.adapters.kube.errors import CONFLICT, NOT_FOUND, Refused, refused_acting, refused_reading
+from ebbtide.adapters.kube.connection import (
+    CONFLICT,
+    MERGE_PATCH,
+    NOT_FOUND,
+    Call,
+    Connection,
+    Refused,
+    Resource,
+    read_list,
+    refused_acting,
+    refused_reading,
+)
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.errors import UNREADABLE, Conflict, EbbtideError, NotFound, NotOurs, Retryable, Unanswered
-from ebbtide.model.gate import GatePort, Service, ServicePort, ServiceRef, Takeover
+from ebbtide.model.policy import GatePort, Service, ServicePort, ServiceRef, Takeover
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 OURS = "ebbtide"

@@ -11,15 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from ebbtide import typed
-from ebbtide.adapters.kube.connection import Connection
-from ebbtide.adapters.kube.errors import NOT_FOUND, Refused, refused_reading
+from ebbtide.adapters.kube.connection import NOT_FOUND, Connection, Refused, refused_reading
 from ebbtide.adapters.kube.objects import MIB, read_quantity, read_time
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.core.nodes.capacity import why_unknown
 from ebbtide.errors import UNREADABLE, EbbtideError
-from ebbtide.model.node import Node
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import NodeUse, Reading
+from ebbtide.model.snapshot import Node, NodeUse, Reading
 
 PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 WHAT = "node metrics"

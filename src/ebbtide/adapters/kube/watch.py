@@ -19,8 +19,7 @@ import msgspec
 import urllib3
 
 from ebbtide import typed
-from ebbtide.adapters.kube.connection import Connection, Resource, read_list
-from ebbtide.adapters.kube.errors import GONE, Refused, StatusBody
+from ebbtide.adapters.kube.connection import GONE, Connection, Refused, Resource, StatusBody, read_list
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.errors import UNREADABLE, EbbtideError
 

@@ -25,14 +25,13 @@ from ebbtide.core.nodes.gates import REPLACED
 from ebbtide.core.nodes.unwell import unfit_workers
 from ebbtide.core.prices import cost_point
 from ebbtide.errors import EbbtideError
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.events import PolicyStep
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.node import Node
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 from ebbtide.narrate import fact_in
 from ebbtide.ports import Notifier, PolicyStore
 

@@ -1,19 +1,83 @@
-"""The conditions of the store, said once: who may take a lease, who holds it, what a refused write means.
+"""The conditions of every store, said once: who may take a lease, who holds it, what a refused write of the
+record, a policy or a state means, and how often a call is repeated.
 
 Nothing here talks to a database. Each store states the same conditions in its own language so they
 are checked where the data is, and comes here to put a refusal into words.
 
 Seconds are whole: a lease is held up to and including `until`, and may be taken by another only after it.
+
+Repeats a call that may be repeated, a bounded number of times, with jitter between. A call is repeated when
+its reply was lost, and when the store says that it is too busy. Once a reply was lost, nothing less than a
+definite answer ends in anything but `Unanswered`.
+
+What a refused write of a policy or state means, in the same words for every store. Nothing here talks to a
+database: a store finds out what is there and comes here to say it.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
+from typing import TypeVar
 
 from ebbtide.core.words import a_time
-from ebbtide.errors import Conflict, LeaseLost, Unanswered
+from ebbtide.errors import (
+    Conflict,
+    EbbtideError,
+    KeyUsed,
+    LeaseLost,
+    NameTaken,
+    Retryable,
+    StoreUnusable,
+    TargetTaken,
+    Throttled,
+    Unanswered,
+    Usage,
+)
+from ebbtide.model.idle import IdleState
+from ebbtide.model.policy import Policy
 from ebbtide.model.record import CLUSTER_LEASE, LONGEST_LEASE_SECONDS, Lease, Record
+from ebbtide.ports import Clock
+
+ATTEMPTS = 4
+ATTEMPTS_WHEN_THROTTLED = 8
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 3.0
+T = TypeVar("T")
+
+
+def repeat(clock: Clock, call: Callable[[bool], T], lost: Unanswered | None = None) -> T:
+    """`call` is told whether an earlier reply was lost, so whether it may have been done already; `lost` is
+    one that was lost before."""
+    failures = throttles = 0
+    while True:
+        try:
+            return call(lost is not None)
+        except Unanswered as error:
+            lost = error
+            failures += 1
+        except Throttled as error:
+            throttles += 1
+            if throttles >= ATTEMPTS_WHEN_THROTTLED:
+                raise lost or error from error
+        except (Retryable, StoreUnusable) as error:
+            failures += 1
+            # Crash table: write-reply-lost.
+            if lost is None:
+                raise
+            if isinstance(error, StoreUnusable):
+                raise lost from error
+        if lost is not None and failures >= ATTEMPTS:
+            raise lost
+        clock.sleep(_pause_seconds(failures + throttles))
+
+
+def _pause_seconds(number: int) -> float:
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (number - 1))
+    return random.uniform(longest / 2, longest)
+
 
 LEASES_OUTLIVE_SECONDS = 400 * 24 * 3600
 """How long the lease of an instance is remembered after its end. Its token fences what is done to a node, so
@@ -171,3 +235,98 @@ class Attempt:
         raise refusal(stored, self.record) or Conflict(
             f"the record of cluster {self.record.cluster!r} changed while it was being written: try again"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPolicy:
+    """The last write of a row: its number and its nonce; number 0 is a row that is not there."""
+
+    number: int = 0
+    nonce: str = ""
+
+
+NOT_THERE = StoredPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyAttempt:
+    """A conditional write on its way. Its nonce tells our own write from somebody else's."""
+
+    nonce: str
+    reply_lost: bool = False
+
+    def was_carried_out(self, stored: StoredPolicy, expected: int, what: str) -> bool:
+        """Whether the stored row is what this attempt wrote; `Unanswered` where nobody can tell any more."""
+        if stored.nonce == self.nonce:
+            return True
+        if self.reply_lost and stored.number > expected + 1:
+            raise Unanswered(
+                f"the reply to a write of {what} was lost and others have written since: read it again to "
+                "see what became of it"
+            )
+        return False
+
+
+def policy_refusal(policy: Policy, stored: StoredPolicy, holder: str) -> EbbtideError | None:
+    """Why the policy may not be written; `holder` is the id of the policy that has its name."""
+    if stored.number != policy.version:
+        return version_refusal(policy.id, policy.version, stored)
+    if holder and holder != policy.id:
+        return NameTaken(
+            f"another policy ({holder}) has the name {policy.name!r}; nothing was changed. "
+            "Choose another name"
+        )
+    return None
+
+
+def target_refusal(policy: Policy, target: str, holder: Policy) -> TargetTaken:
+    return TargetTaken(
+        f"{target} is the target of policy {holder.name} already, so policy {policy.name} was not written; "
+        "add it there, or disable or delete that policy"
+    )
+
+
+def key_refusal(key: str) -> KeyUsed:
+    return KeyUsed(f"{key} was used before; nothing was changed")
+
+
+def version_refusal(policy_id: str, version: int, stored: StoredPolicy) -> Conflict:
+    if not stored.number:
+        return Conflict(f"the policy {policy_id} is no longer there: somebody else deleted it")
+    if not version:
+        return Conflict(f"the policy {policy_id} is there already, at version {stored.number}: read it again")
+    return Conflict(
+        f"the policy {policy_id} is at version {stored.number}, not {version}: somebody else wrote first"
+    )
+
+
+def state_refusal(state: IdleState, stored: StoredPolicy) -> Conflict:
+    if not stored.number:
+        return Conflict(f"the policy {state.policy_id} has no state any more: somebody else deleted it")
+    return Conflict(
+        f"the state of policy {state.policy_id} is at rev {stored.number}, not {state.rev}: "
+        "somebody else wrote first"
+    )
+
+
+def changed_meanwhile(what: str) -> Conflict:
+    return Conflict(f"{what} changed while it was being written: read it again")
+
+
+def each_alone(put: Callable[[T], Policy], puts: Sequence[T]) -> list[Policy | EbbtideError]:
+    """One after the other. One that is refused is no reason to leave the others out; a store that fails is:
+    each of them would wait for it again."""
+    found: list[Policy | EbbtideError] = []
+    for each in puts:
+        try:
+            found.append(put(each))
+        except EbbtideError as error:
+            found.append(error)
+            if not is_refusal(error):
+                break
+    return found + found[-1:] * (len(puts) - len(found))
+
+
+def is_refusal(error: EbbtideError) -> bool:
+    """Whether it is about this one policy, not about the store."""
+    return isinstance(error, Conflict | Usage) and not isinstance(error, StoreUnusable)

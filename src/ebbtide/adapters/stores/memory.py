@@ -11,9 +11,18 @@ from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ebbtide.adapters.stores.codec.entries import KEPT_FOR_GOOD, LARGE_KINDS, pack, unpack
 from ebbtide.adapters.stores.codec.operations import Item, action_ids
-from ebbtide.adapters.stores.codec.record import from_item, is_lock, item_key, lock_key, to_item
+from ebbtide.adapters.stores.codec.record import (
+    KEPT_FOR_GOOD,
+    LARGE_KINDS,
+    from_item,
+    is_lock,
+    item_key,
+    lock_key,
+    pack,
+    to_item,
+    unpack,
+)
 from ebbtide.adapters.stores.guards import (
     LEASES_OUTLIVE_SECONDS,
     Held,

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ebbtide.adapters.stores.codec.ledger import Key, added, by_day, checked_days, day_key, day_range
 from ebbtide.adapters.stores.codec.policies import (
     KEYS_OUTLIVE_SECONDS,
     Bodies,
+    Key,
+    added,
+    by_day,
+    checked_days,
+    day_key,
+    day_range,
     first_state,
     next_policy,
     next_state,
@@ -23,7 +28,7 @@ from ebbtide.adapters.stores.codec.policies import (
     state_body,
     targets_of,
 )
-from ebbtide.adapters.stores.policy_guards import (
+from ebbtide.adapters.stores.guards import (
     NOT_THERE,
     StoredPolicy,
     each_alone,
@@ -34,8 +39,7 @@ from ebbtide.adapters.stores.policy_guards import (
     version_refusal,
 )
 from ebbtide.errors import Conflict, EbbtideError
-from ebbtide.model.idle import IdleState, Once
-from ebbtide.model.ledger import Days, LedgerDay
+from ebbtide.model.idle import Days, IdleState, LedgerDay, Once
 from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
 from ebbtide.ports import PolicyPut

@@ -27,12 +27,11 @@ from ebbtide.core.packing.types import Budget
 from ebbtide.core.words import a_price, a_while, count_of, two_prices
 from ebbtide.model.check import Check, Gate, NodeCause, Values, Why
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, FrontierPoint, NodeAnalysis
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Move, Removal, Slot
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 
 SECONDS_PER_HOUR = 3600
 _JOIN_SECONDS, _ROUND_SECONDS = 180, 60

@@ -15,13 +15,12 @@ from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import open_removals, standing
 from ebbtide.core.nodes.headroom import keeps_headroom
 from ebbtide.core.words import a_while, count_of, notices_open, short_id
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, NodeCause, Refusal, Values, Why, held_by, refused
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, Source
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import Leaving, Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 
 GRACE_SECONDS = 1800
 """How much longer than the idle time a node may take to be removed before it is forgotten."""

@@ -1,5 +1,5 @@
-"""Whether to consolidate onto fewer or cheaper nodes, and how: the phases of the policy, in order.
-`consolidate`, the last strategy of a decision, acts on it.
+"""Whether to pay for fewer or cheaper nodes, and how: the phases of the policy, in its order, and how the
+result is reported. `consolidate`, the last strategy of a decision, acts on it.
 
     pre-flight    enabled, cooled down, nothing in progress, nothing being deployed, two nodes at least
     analysis      age, idleness, pods and price of each worker, and what may not be touched
@@ -15,8 +15,10 @@ Nodes emptied by an earlier plan come first; while there are any, no other plan 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from ebbtide.core.consolidation.choose import Choice, first_reason
 from ebbtide.core.consolidation.emptied_nodes import choose_leaving, note_leaving, stable
@@ -30,10 +32,87 @@ from ebbtide.core.packing.types import Budget, CountingClock
 from ebbtide.core.words import a_price, a_while, count_of, names_of, notices_open, two_prices
 from ebbtide.model.check import Check, Refusal, Values
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, ConsolidationSettings
+from ebbtide.model.events import ConsolidationEvaluated
+from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
+
+EVENT = LogKind.CONSOLIDATION.value
+HOURS_PER_MONTH = 730
+SECONDS_PER_DAY = 86_400
+CENT = Decimal("0.01")
+
+
+def evaluation_fact(
+    report: ConsolidationReport, rules: ConsolidationSettings | None = None
+) -> ConsolidationEvaluated:
+    """Exactly the fields of the policy's log entry."""
+    plan = report.plan or ConsolidationPlan()
+    removed = tuple(removal.node_name for removal in (*plan.empties, *plan.sources))
+    kept = tuple(node.node_name for node in report.nodes if node.node_name not in removed)
+    savings = plan.savings_per_hour
+    return ConsolidationEvaluated(
+        event=EVENT,
+        nodes_before=len(report.nodes),
+        nodes_after=len(kept) + len(plan.slots),
+        nodes_removed=removed,
+        nodes_kept=kept,
+        cost_savings_per_hour=float(savings),
+        cost_savings_per_month=float((savings * HOURS_PER_MONTH).quantize(CENT)),
+        containers_migrated=len(plan.moves),
+        reason=_reason(report, rules or ConsolidationSettings()),
+    )
+
+
+def _reason(report: ConsolidationReport, rules: ConsolidationSettings) -> str:
+    failed = report.failed
+    if failed is not None:
+        return failed.says
+    plan = report.plan or ConsolidationPlan()
+    parts: list[str] = []
+    if plan.empties:
+        parts.append(f"{count_of(len(plan.empties), 'node')} idle >{rules.min_idle_seconds // 60}min")
+    if plan.sources:
+        emptied, moves = count_of(len(plan.sources), "node"), count_of(len(plan.moves), "move")
+        parts.append(f"{emptied} emptied by {moves}")
+    if plan.slots:
+        parts.append(f"{count_of(len(plan.slots), 'cheaper node')} launched first")
+    return ", ".join([*parts, "savings significant"]) if parts else "nothing was looked for"
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """The four metrics of the policy over some time."""
+
+    consolidations_per_day: float
+    average_savings_per_hour: Decimal
+    failed: Mapping[str, int]
+    """How often, by reason."""
+    provisioned: int
+    decommissioned: int
+
+    @property
+    def churn(self) -> float:
+        """Nodes launched for each node removed; both at once mean that nothing was gained."""
+        return self.provisioned / self.decommissioned if self.decommissioned else float(self.provisioned)
+
+
+def tracked(entries: Iterable[LogEntry], seconds: int, provisioned: int, decommissioned: int) -> Tracked:
+    """From the entries of this many seconds; launches and removals are counted elsewhere."""
+    told = [entry.data for entry in entries if entry.kind is LogKind.CONSOLIDATION]
+    done = [data for data in told if data.get("nodes_removed")]
+    savings = sum((Decimal(str(data.get("cost_savings_per_hour", 0))) for data in done), Decimal(0))
+    failed = Counter(str(data.get("reason", "")) for data in told if not data.get("nodes_removed"))
+    return Tracked(
+        consolidations_per_day=len(done) * SECONDS_PER_DAY / max(seconds, 1),
+        average_savings_per_hour=savings / len(done) if done else Decimal(0),
+        failed=dict(failed),
+        provisioned=provisioned,
+        decommissioned=decommissioned,
+    )
+
 
 LEAST_NODES = 2
 _SEARCHING = 0.8

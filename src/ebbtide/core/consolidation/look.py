@@ -28,21 +28,18 @@ from ebbtide.core.consolidation.scene import (
 )
 from ebbtide.core.nodes.capacity import doomed
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
-from ebbtide.core.nodes.neighbours import Neighbours, Profile
+from ebbtide.core.nodes.fit import Neighbours, Profile
 from ebbtide.core.nodes.offers import offer_name
 from ebbtide.core.nodes.room import Room, refused_by_node, residents_of, room_of_new
 from ebbtide.core.nodes.targets import marked, without_a_pool
 from ebbtide.core.words import a_time, a_while
 from ebbtide.model.check import NodeCause, Refusal, Why, refused
 from ebbtide.model.consolidation import NodeAnalysis
-from ebbtide.model.node import Node
-from ebbtide.model.pod import Pod
+from ebbtide.model.pod import Pod, Resources, Scheduling
 from ebbtide.model.pool import Price
 from ebbtide.model.record import Record
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import Scheduling
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import EMPTY, ClusterView, Snapshot
+from ebbtide.model.snapshot import EMPTY, ClusterView, Node, Snapshot
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,14 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ebbtide.core.nodes import gates
-from ebbtide.core.nodes.budgets import allowed
+from ebbtide.core.nodes.drain import allowed
 from ebbtide.core.nodes.question import Question
 from ebbtide.core.words import a_while
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Values
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, ConsolidationSettings
 from ebbtide.model.operation import Consolidate, Move, MoveState
 from ebbtide.model.pod import Pod
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import Demand, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot

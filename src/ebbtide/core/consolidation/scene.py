@@ -16,13 +16,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ebbtide.core.consolidation import game_servers
-from ebbtide.core.nodes.neighbours import Profile
+from ebbtide.core.nodes.fit import Profile
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.packing.problem import Vector, fluid_bound, fluid_prices
-from ebbtide.model.node import Node
-from ebbtide.model.pod import Pod
+from ebbtide.model.pod import Pod, Scheduling
 from ebbtide.model.pool import NodeType, Pool
-from ebbtide.model.scheduling import Scheduling
+from ebbtide.model.snapshot import Node
 
 Size = tuple[int, int, int]
 """CPU in milli, memory in MiB, pod slots."""

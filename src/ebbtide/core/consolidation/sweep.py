@@ -34,13 +34,13 @@ from ebbtide.core.consolidation.eliminate import (
     waste_order,
 )
 from ebbtide.core.consolidation.scene import Offered, Scene
+from ebbtide.core.nodes.fit import Neighbours
 from ebbtide.core.nodes.headroom import Wanted
-from ebbtide.core.nodes.neighbours import Neighbours
 from ebbtide.core.nodes.room import Room, room_of_new
 from ebbtide.core.packing import Item, NodeType, Rules
 from ebbtide.core.packing.pack import PLAIN_UNITS, needing_solver, pack_within
 from ebbtide.core.packing.types import Budget
-from ebbtide.model.packer import Packer
+from ebbtide.model.settings import Packer
 
 FEW_SITES = 12
 """Up to so many, every beginning of the order and every single site is tried."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ebbtide.core.forecast.members import Floats, Ints, predictions
-from ebbtide.model.forecast import STEPS_A_DAY
+from ebbtide.core.forecast.combine import Floats, Ints, predictions
+from ebbtide.model.settings import STEPS_A_DAY
 
 POWER = 8.0
 """How strongly members with small errors are preferred."""

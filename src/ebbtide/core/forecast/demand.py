@@ -7,10 +7,8 @@ count, nor do finished or terminating pods.
 from __future__ import annotations
 
 from ebbtide.core.nodes.room import refused_by_node, room_of_new
-from ebbtide.model.forecast import Demand
-from ebbtide.model.pod import Pod
-from ebbtide.model.scheduling import Scheduling
-from ebbtide.model.settings import Settings
+from ebbtide.model.pod import Pod, Scheduling
+from ebbtide.model.settings import Demand, Settings
 from ebbtide.model.snapshot import ClusterView
 
 NOWHERE = ""

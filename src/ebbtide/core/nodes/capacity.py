@@ -1,15 +1,21 @@
-"""Counting: which workers can be relied on, and how many nodes there are or will be.
+"""Counting: which workers can be relied on, how many nodes there are or will be, and which instances should
+have joined by now.
 
 `standing` is a lower and `total` an upper estimate, so the minimum and the maximum both hold.
+
+Instances that should have joined by now: pods do not wait for them, and others are launched with spares. An
+instance that is late still counts against every maximum and is followed until it joins or is reclaimed. But
+it no longer counts as room. While some are late, more are likely to be: the next launch gets spare nodes in
+proportion to the share that is late. A spare that stays empty is removed like any empty node.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
+from math import ceil
 
 from ebbtide.core.words import a_while, names_of
-from ebbtide.model.node import Instance, Node
 from ebbtide.model.operation import (
     Operation,
     Removal,
@@ -19,10 +25,26 @@ from ebbtide.model.operation import (
     SlotState,
     SpotKind,
 )
+from ebbtide.model.pod import NOTHING, Resources
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Counted, Record
-from ebbtide.model.resources import NOTHING, Resources
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Instance, Node, Snapshot
+
+
+def is_late(slot: Slot, settings: Settings, now: int) -> bool:
+    """Running for longer than a join takes, without a Node object. Where no time is set, nothing is late
+    before it is reclaimed."""
+    limit = settings.late_join_seconds
+    return bool(limit) and slot.state is SlotState.LAUNCHED and now - slot.since >= limit
+
+
+def spares(record: Record, settings: Settings, now: int, count: int) -> int:
+    """How many more to launch next to so many, by what became of the slots that are followed now."""
+    slots = record.launching.slots if record.launching is not None else ()
+    late = sum(1 for slot in slots if is_late(slot, settings, now))
+    ready = sum(1 for slot in slots if slot.state is SlotState.READY)
+    return ceil(count * late / (late + ready)) if late else 0
 
 
 def _operations(record: Record) -> tuple[Operation, ...]:

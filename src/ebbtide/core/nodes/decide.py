@@ -14,34 +14,45 @@ from collections.abc import Iterator
 from ebbtide.core.consolidation.evaluate import consolidate
 from ebbtide.core.nodes import gates, headroom
 from ebbtide.core.nodes.capacity import coming_slots, count_against_max, missing_by_pool, standing
-from ebbtide.core.nodes.extending import can_launch, cooled_down, launch_backoff, nothing_leaves
 from ebbtide.core.nodes.orphans import (
+    claimable,
     cordon_id,
     dead_nodes,
     graces,
+    in_place_of_minimum,
     lone_instances,
     overdue,
+    retry,
     says_gone,
+    says_uncounted,
     stray_cordons,
     to_forget,
 )
-from ebbtide.core.nodes.question import Answer, Question, Strategy, backed_off, no_operation, no_removal
-from ebbtide.core.nodes.refused import retry
+from ebbtide.core.nodes.question import (
+    Answer,
+    Question,
+    Strategy,
+    backed_off,
+    can_launch,
+    cooled_down,
+    launch_backoff,
+    no_operation,
+    no_removal,
+    nothing_leaves,
+)
 from ebbtide.core.nodes.replacing import repair, replace_outdated
 from ebbtide.core.nodes.sizing import nodes_for_cpu, plan_launch
 from ebbtide.core.nodes.targets import choose_targets
-from ebbtide.core.nodes.unclaimed import claimable, in_place_of_minimum, says_uncounted
 from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.core.scale_to_zero.node_first import needed_by_wakes
 from ebbtide.core.words import a_while, count_of, expected_nodes, notices_open, two_shares
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Gate, Values
 from ebbtide.model.decision import Action, Check, Decision, Verdict
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import Record
 from ebbtide.model.settings import JudgedBy, Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 
 
 def decide(

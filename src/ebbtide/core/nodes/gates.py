@@ -11,21 +11,19 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
-from ebbtide.core.nodes.budgets import allowed
 from ebbtide.core.nodes.capacity import removals_in_progress, standing
+from ebbtide.core.nodes.drain import allowed
 from ebbtide.core.nodes.headroom import keeps_headroom
 from ebbtide.core.nodes.room import given_back, refused_by_node, room_of
 from ebbtide.core.nodes.unwell import pool_well
 from ebbtide.core.words import count_of, short_id, two_shares
-from ebbtide.model.budget import Allowance, RemovalReason
 from ebbtide.model.check import Check, Gate, Values
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Consolidate, Removal, ScaleDown
-from ebbtide.model.pool import Pool
+from ebbtide.model.pod import NOTHING
+from ebbtide.model.pool import Allowance, Pool, RemovalReason
 from ebbtide.model.record import Record
-from ebbtide.model.resources import NOTHING
 from ebbtide.model.settings import JudgedBy, Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 
 TRANSIENT = frozenset(
     {

@@ -14,21 +14,17 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ebbtide.core.nodes.capacity import doomed, held_by_pool, total
-from ebbtide.core.nodes.expected import expected_placement
 from ebbtide.core.nodes.launching import Launching, Limits
-from ebbtide.core.nodes.offers import all_offers
+from ebbtide.core.nodes.offers import all_offers, expected_placement
 from ebbtide.core.nodes.pending import MIB_PER_CPU
 from ebbtide.core.nodes.room import ZONE_LABEL, Room, given_back, refused_by_node, room_of
 from ebbtide.core.schedule import is_open
 from ebbtide.core.words import a_while
 from ebbtide.model.check import Check, Gate
-from ebbtide.model.headroom import Headroom, HeadroomSeen
 from ebbtide.model.names import POOL
-from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.pool import Pool
+from ebbtide.model.pod import Operator, Pod, PodPhase, Requirement, Resources, Scheduling, Toleration
+from ebbtide.model.pool import Headroom, HeadroomSeen, Pool
 from ebbtide.model.record import Record
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import Operator, Requirement, Scheduling, Toleration
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count, groupby, zip_longest
 from operator import attrgetter
 
-from ebbtide.core.nodes.fit import Placement
-from ebbtide.core.nodes.neighbours import Profile
+from ebbtide.core.nodes.fit import Placement, Profile
 from ebbtide.core.nodes.offers import Offer
 from ebbtide.core.nodes.pending import (
     MIB_PER_CPU,
@@ -31,11 +30,8 @@ from ebbtide.core.nodes.room import Room
 from ebbtide.core.packing import Item, NodeType, Plan, PlannedNode
 from ebbtide.core.packing.pack import pack_within
 from ebbtide.core.packing.types import Budget, CountingClock
-from ebbtide.model.packer import Packer
-from ebbtide.model.pod import Pod
-from ebbtide.model.resources import NOTHING, Resources
-from ebbtide.model.scheduling import FitCause, Misfit, Stop, StopCause, Unplaced
-from ebbtide.model.settings import Settings
+from ebbtide.model.pod import NOTHING, FitCause, Misfit, Pod, Resources, Stop, StopCause, Unplaced
+from ebbtide.model.settings import Packer, Settings
 
 _LEAST_PRICE = 1e-9
 _SECONDS = 0.5

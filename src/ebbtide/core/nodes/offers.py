@@ -1,20 +1,22 @@
-"""What could be launched: a type of a pool in a zone, with its price and what is on it from the start."""
+"""What could be launched: a type of a pool in a zone, with its price and what is on it from the start; and
+the cluster as it will be, with the nodes that are on their way.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ebbtide.core.nodes.capacity import workers_by_zone
+from ebbtide.core.nodes.capacity import coming_slots, doomed, is_late, workers_by_zone
+from ebbtide.core.nodes.fit import Placement, placement_of
 from ebbtide.core.nodes.room import Room, residents_of, room_of_new
-from ebbtide.model.node import Market
 from ebbtide.model.operation import Slot
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Market, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +160,24 @@ def resting_offers(record: Record, settings: Settings, now: int) -> frozenset[st
         if now - slot.since < settings.offer_rest_seconds:
             found.update(slot.refused)
     return frozenset(found)
+
+
+def expected_placement(
+    snapshot: Snapshot, record: Record, settings: Settings, coming: Sequence[Pod]
+) -> Placement:
+    """Rooms of the nodes that stay, and of those that are on their way."""
+    lost = doomed(record)
+    leaving = [name for name, instance in snapshot.instance_of.items() if instance.id in lost]
+    placement = placement_of(snapshot.cluster, leaving, coming)
+    for slot in coming_slots(record):
+        if is_late(slot, settings, snapshot.at):
+            continue
+        pool = settings.pool_named(slot.pool)
+        node_type = pool.type_named(slot.instance_type) if pool else None
+        # A node that joined since the last tick may be full already: its slot is no second room.
+        node = snapshot.node_of.get(slot.instance_id)
+        name = node.name if node is not None else slot.node_name
+        if pool and node_type and name not in placement.rooms:
+            residents = residents_of(snapshot.cluster, pool)
+            placement.open(Offer(pool, node_type, slot.zone, residents).room(slot.key))
+    return placement

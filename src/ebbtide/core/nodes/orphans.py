@@ -1,20 +1,87 @@
-"""What a crash may leave behind: instances of ours that no operation knows and that never became a
-node, Node objects whose instance is gone, soft taints and cordons of ours whose operation is closed.
+"""Nodes and instances that nobody looks after: what a crash may leave behind (instances of ours that no
+operation knows and that never became a node, Node objects whose instance is gone, soft taints and cordons
+of closed operations), removals that the cloud refuses although they cannot be taken back, and workers
+that no pool claims although one could.
 
 Each is acted on only after a grace period and on positive evidence; a Ready node is never treated as an
 orphan.
+
+Removals that the cloud refuses although they cannot be taken back. After `stuck_sec` such a removal is set
+aside: its operation closes, other removals and launches continue, and its node stays cordoned. It is kept in
+the record and tried again at a slow pace, by the operation that began it, until its instance is gone. It is
+never released.
+
+Nodes that a pool could adopt but has not: before `ebbtide adopt`, these are the existing workers. They are
+neither counted nor touched. While there are any, nothing is launched only to reach the minimum: otherwise
+the cluster would get all of its workers a second time. Nodes that are marked as system are excluded.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ebbtide.core.consolidation.emptied_nodes import keeps_mark
+from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import expected_slots, open_removals
-from ebbtide.model.node import Instance, InstanceState, Node, Ownership
-from ebbtide.model.record import Missing, Record
+from ebbtide.core.nodes.question import Answer, Question, no_removal
+from ebbtide.core.words import count_of
+from ebbtide.model.check import Check, Values
+from ebbtide.model.decision import Decision
+from ebbtide.model.names import SYSTEM
+from ebbtide.model.operation import Removal, RemovalState, ScaleDown
+from ebbtide.model.pool import Pool
+from ebbtide.model.record import Missing, Record, Refused
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import ClusterView, Instance, InstanceState, Node, Ownership, Snapshot
+
+
+def set_aside(
+    record: Record, removals: Iterable[Removal], operation_id: str, settings: Settings, now: int
+) -> Record:
+    """The record with those of these removals that were set aside by their operation, which is being
+    closed."""
+    kept = tuple(
+        Refused(operation_id, replace(one, state=RemovalState.TERMINATING), now + settings.stuck_seconds)
+        for one in removals
+        if one.state is RemovalState.SET_ASIDE
+    )
+    return replace(record, refused=record.refused + kept)
+
+
+def retry(q: Question, answer: Answer) -> Iterator[Check]:
+    """Ask again for what was refused; at once where its instance is gone, since only its Node object is
+    left."""
+    yield no_removal(q)
+    yield gates.complete(q.snapshot)
+    yield gates.not_paused(q.record)
+    due = [one for one in q.record.refused if q.now >= one.retry_at or _is_gone(one, q)]
+    says = "the cloud refused no removal"
+    if known := len(q.record.refused):
+        are = "is" if known == 1 else "are"
+        says = f"{len(due)} of {count_of(known, 'removal')} that the cloud refused {are} due"
+    yield Check("refused removal due", bool(due), says, Values(len(due), 1))
+    same = [one.removal for one in due if one.operation_id == due[0].operation_id]
+    answer.removals = tuple(replace(removal, retry_at=0, since=q.now) for removal in same)
+    names = ", ".join(removal.node_name or removal.instance_id for removal in same)
+    answer.reason = f"terminate {names} again: the cloud refused it before ({same[0].reason})"
+
+
+def _is_gone(one: Refused, q: Question) -> bool:
+    instance = q.snapshot.instance_with_id.get(one.removal.instance_id)
+    return instance is not None and not instance.alive
+
+
+def taken_up_again(record: Record, decision: Decision) -> Record:
+    """The operation that signed the cordon is open again. It has failed once already: no back-off follows."""
+    ids = {removal.instance_id for removal in decision.removals}
+    again = [one for one in record.refused if one.removal.instance_id in ids]
+    operation = ScaleDown(
+        again[0].operation_id, decision.at, decision.removals, decision.reason, excused=True
+    )
+    left = tuple(one for one in record.refused if one not in again)
+    return replace(record, removing=operation, refused=left)
 
 
 def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
@@ -159,4 +226,58 @@ def overdue(record: Record, orphan_id: str, settings: Settings, now: int, times:
     return any(
         missing.id == orphan_id and now - missing.since >= settings.orphan_grace_seconds * times
         for missing in record.orphans
+    )
+
+
+_NAMED = 3
+
+
+def uncounted(view: ClusterView) -> tuple[Node, ...]:
+    """All nodes that Ebbtide does not count, except control plane and system nodes."""
+    return tuple(node for node in view.nodes if not (node.worker or node.control_plane or node.system))
+
+
+def claimable(view: ClusterView, pools: Iterable[Pool]) -> Mapping[str, str]:
+    """Nodes that could be adopted, by name, with the first pool that has their type, zone and market."""
+    found: dict[str, str] = {}
+    known = tuple(pools)
+    for node in uncounted(view):
+        if (pool := pool_for(node, known)) and node.ready and not node.unschedulable:
+            found[node.name] = pool
+    return found
+
+
+def pool_for(node: Node, pools: Iterable[Pool]) -> str:
+    """Empty where no pool would launch such a node."""
+    return next(
+        (
+            pool.name
+            for pool in pools
+            if pool.type_named(node.instance_type) is not None
+            and location_of(node.zone, pool.zones)
+            and pool.market is node.market
+        ),
+        "",
+    )
+
+
+def location_of(zone: str, zones: Iterable[str]) -> str:
+    """The pool's zone that the node's is in: Hetzner labels nodes with a data centre of the location."""
+    return next((one for one in zones if zone == one or zone.startswith(f"{one}-dc")), "")
+
+
+def in_place_of_minimum(view: ClusterView, pools: Iterable[Pool]) -> Counter[str]:
+    """How many of them there are for each pool."""
+    return Counter(claimable(view, pools).values())
+
+
+def says_uncounted(names: Iterable[str]) -> str:
+    """The sentence for people: which nodes, and what to do about them."""
+    listed = sorted(names)
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    it, are = ("it", "is") if len(listed) == 1 else ("them", "are")
+    return (
+        f"{count_of(len(listed), 'node')} that no pool claims {are} not counted "
+        f"({', '.join(listed[:_NAMED])}{more}): take {it} over with `ebbtide adopt`, "
+        f"or label {it} {SYSTEM}=true"
     )

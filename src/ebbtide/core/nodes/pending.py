@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ebbtide.core.nodes.fit import Placement
-from ebbtide.core.nodes.neighbours import Profile
+from ebbtide.core.nodes.fit import Placement, Profile
 from ebbtide.core.nodes.offers import Offer
 from ebbtide.core.nodes.room import HOSTNAME_LABEL, ZONE_LABEL, Room, refused_by_node
 from ebbtide.core.packing import Item, Rules
 from ebbtide.core.packing.problem import both_of
-from ebbtide.model.pod import Pod
-from ebbtide.model.resources import NOTHING, Resources
-from ebbtide.model.scheduling import FitCause, Misfit, Scheduling
+from ebbtide.model.pod import NOTHING, FitCause, Misfit, Pod, Resources, Scheduling
 
 MIB_PER_CPU = 4096
 """Memory that weighs as much as one CPU when nodes are compared for what they take in."""

@@ -1,15 +1,23 @@
-"""The input of every strategy of a decision, and the answer that it fills in."""
+"""What every strategy of a decision is asked and what it fills in, and when a launch may be asked for, next
+to one that is in progress.
+
+When more nodes may be launched while a launch is in progress. An open launch is extended, so pods do not
+wait for an instance that never joins. The cooldown still applies between two requests. It counts from the
+last node that became Ready, or from the last request if that is later; slots that fail do not prolong it.
+Failures since the last node became Ready start the growing back-off while the operation is still open.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ebbtide.core.operations.situation import backoff_until
 from ebbtide.core.words import a_while, count_of, short_id
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Refusal, Values
 from ebbtide.model.consolidation import ConsolidationReport
-from ebbtide.model.operation import Consolidate, Operation, Removal, ScaleUp, Slot
+from ebbtide.model.operation import Consolidate, Operation, Removal, ScaleUp, Slot, SlotState
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -72,3 +80,73 @@ def in_progress(operation: Operation) -> str:
     adds, packs = isinstance(operation, ScaleUp), isinstance(operation, Consolidate)
     kind = "scale-up" if adds else "consolidation" if packs else "scale-down"
     return f"a {kind} is in progress (operation {short_id(operation.id)})"
+
+
+MOST_SLOTS = 500
+"""An operation with more slots than this is not extended until it is closed: its record must stay small
+enough for every store."""
+NEVER_JOINED = (SlotState.RECLAIMING, SlotState.TERMINATING, SlotState.RECLAIMED)
+MISSED = (*NEVER_JOINED, SlotState.FAILED)
+
+
+def can_launch(q: Question) -> Check:
+    name, operation = "launch possible", q.record.launching
+    if operation is None:
+        return Check(name, True, "no launch is in progress")
+    slots = len(operation.slots)
+    says = f"a scale-up of {slots} nodes is in progress; one of fewer than {MOST_SLOTS} can be extended"
+    return Check(name, slots < MOST_SLOTS, says, Values(slots, MOST_SLOTS, operation.id))
+
+
+def last_scaling(record: Record) -> int:
+    """From when a cooldown counts."""
+    operation = record.launching
+    if operation is None:
+        return record.last_scale_at
+    asked_at = operation.asked_at if operation.requested else 0
+    return max(record.last_scale_at, asked_at, operation.ready_at)
+
+
+def nothing_leaves(q: Question) -> Check:
+    """What consolidation has emptied goes first: draining another node would only fill it again."""
+    names = [one.node_name for one in q.record.leaving]
+    are = "is" if len(names) == 1 else "are"
+    says = f"{', '.join(names)} {are} leaving" if names else "no node is leaving"
+    return Check("nothing leaves", not names, says, Values(len(names), 0, names[0] if names else ""))
+
+
+def cooled_down(q: Question, seconds: int, name: str, excuse: str = "") -> Check:
+    last = last_scaling(q.record)
+    since = q.now - last
+    if excuse:
+        return Check("cooldown over", True, f"{excuse}: the cooldown is skipped", Values(limit=0))
+    if not last:
+        return Check("cooldown over", True, "nothing was scaled yet")
+    values = Values(since, seconds)
+    if since >= seconds:
+        return Check("cooldown over", True, f"{name} ({a_while(seconds)}) is over", values)
+    says = f"the last scaling was {a_while(since)} ago, {name} is {a_while(seconds)}"
+    return Check("cooldown over", False, says, values)
+
+
+def _asked_at(slot: Slot, settings: Settings) -> int:
+    """At the latest. One that never joined was launched long before it was given up: a node that became
+    Ready meanwhile shows that launches work."""
+    return slot.since - (settings.join_timeout_seconds if slot.state in NEVER_JOINED else 0)
+
+
+def launch_backoff(record: Record, settings: Settings) -> tuple[int, int]:
+    """Failures in a row, and until when launches wait for them. What fails at the same time failed once."""
+    failures, until = record.launch_failures, record.launch_backoff_until
+    operation = record.launching
+    if operation is None:
+        return failures, until
+    missed = {
+        slot.since
+        for slot in operation.slots
+        if slot.state in MISSED and _asked_at(slot, settings) > operation.ready_at
+    }
+    if not missed:
+        return failures, until
+    failures += len(missed)
+    return failures, max(until, backoff_until(failures, settings, max(missed)))

@@ -1,4 +1,4 @@
-"""Whether to replace a worker now, and with what: first unhealthy workers, then drifted or expired ones.
+"""Whether to replace a worker now, and with what: repair of what is unwell, then what is drifted or expired.
 
 One at a time. Everything that could keep the node once its replacement is Ready is checked before anything
 is launched: a replacement for a node that has to stay would be one node too many (row 35). The removal
@@ -10,14 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cache
 
 from ebbtide.core.nodes import gates
-from ebbtide.core.nodes.capacity import count_against_max, staying
+from ebbtide.core.nodes.capacity import count_against_max, doomed, held_by_pool, staying, workers_by_zone
 from ebbtide.core.nodes.drain import Disruptions, plan_drain
-from ebbtide.core.nodes.extending import cooled_down, nothing_leaves
-from ebbtide.core.nodes.question import Answer, Question, backed_off, no_operation
-from ebbtide.core.nodes.replacement import Successors
+from ebbtide.core.nodes.fit import placement_of
+from ebbtide.core.nodes.offers import Offer, all_offers
+from ebbtide.core.nodes.question import (
+    Answer,
+    Question,
+    backed_off,
+    cooled_down,
+    no_operation,
+    nothing_leaves,
+)
+from ebbtide.core.nodes.room import Room
 from ebbtide.core.nodes.targets import removal_of, why_kept, why_pod_stays, without_a_pool
 from ebbtide.core.nodes.unwell import (
     Unfit,
@@ -30,12 +39,81 @@ from ebbtide.core.nodes.unwell import (
     why_unwell,
 )
 from ebbtide.core.words import count_of, expected_nodes, notices_open
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, NodeCause, Refusal, Values, Why, held_by, refused
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal, Slot
-from ebbtide.model.pod import Pod
-from ebbtide.model.pool import Pool
+from ebbtide.model.pod import NOTHING, Pod
+from ebbtide.model.pool import Pool, RemovalReason
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Node, Snapshot
+
+MOST_TRIES = 50
+"""Offers that are tried for one node: a pod that none of these takes is hardly taken by any other."""
+NAME = "replacement"
+
+
+class Successors:
+    """The rooms of the cluster are made once, and put back after each try."""
+
+    def __init__(self, snapshot: Snapshot, record: Record, settings: Settings) -> None:
+        self._snapshot = snapshot
+        self._record = record
+        lost = doomed(record)
+        names = {name for name, instance in snapshot.instance_of.items() if instance.id in lost}
+        self._placement = placement_of(snapshot.cluster, names)
+        self._offers = all_offers(snapshot, record, settings)
+        self._zones = workers_by_zone(snapshot, record)
+
+    def offer_for(self, node: Node, pool: Pool, pods: Sequence[Pod]) -> tuple[Offer | None, str]:
+        """The offer, or why there is none that takes these pods of the node."""
+        why = f"pool {pool.name} offers nothing"
+        held = held_by_pool(self._snapshot, self._record, pool) if pool.limits is not None else NOTHING
+        taken = self._placement.close(node.name)
+        try:
+            for offer in self._in_order(node, pool)[:MOST_TRIES]:
+                over = pool.limits.why_over(held.plus(offer.node_type.allocatable)) if pool.limits else ""
+                why = f"with a replacement pool {pool.name} offers {over}" if over else ""
+                why = why or self._why_not(offer, pods)
+                if not why:
+                    return offer, ""
+        finally:
+            if taken is not None:
+                self._placement.open(taken)
+        return None, why
+
+    def _in_order(self, node: Node, pool: Pool) -> list[Offer]:
+        def order(offer: Offer) -> tuple[bool, bool, bool, Decimal, bool, int, str]:
+            price = offer.price
+            return (
+                offer.rests,
+                offer.node_type.name != node.instance_type,
+                price is None,
+                price or Decimal(0),
+                offer.zone != node.zone,
+                self._zones[offer.zone],
+                offer.zone,
+            )
+
+        return sorted((offer for offer in self._offers if offer.pool.name == pool.name), key=order)
+
+    def _why_not(self, offer: Offer, pods: Sequence[Pod]) -> str:
+        """The first pod that would fit neither there nor on another node."""
+        new = offer.room(NAME)
+        self._placement.open(new)
+        placed: list[tuple[Pod, Room]] = []
+        others = [room for room in self._placement.rooms.values() if room is not new]
+        try:
+            for pod in pods:
+                room = self._placement.first_fit(pod, (new, *others))
+                if room is None:
+                    return f"{pod.full_name} would fit neither on a new {offer.node_type.name} nor elsewhere"
+                self._placement.place(pod, room)
+                placed.append((pod, room))
+        finally:
+            for pod, room in placed:
+                self._placement.take_out(pod, room)
+            self._placement.close(NAME)
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

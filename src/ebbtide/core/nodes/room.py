@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ebbtide.core.labels import holds
 from ebbtide.model.names import POOL
-from ebbtide.model.node import Node
-from ebbtide.model.pod import Pod
+from ebbtide.model.pod import (
+    FitCause,
+    Labels,
+    Misfit,
+    Pod,
+    Resources,
+    Scheduling,
+    Taint,
+    TaintEffect,
+    Toleration,
+    holds,
+)
 from ebbtide.model.pool import NodeType, Pool
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import FitCause, Labels, Misfit, Scheduling, Taint, TaintEffect, Toleration
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import ClusterView, Node
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 HOSTNAME_LABEL = "kubernetes.io/hostname"

@@ -15,16 +15,15 @@ from ebbtide.core.nodes.capacity import (
     count_against_max,
     held_by_pool,
     missing_by_pool,
+    spares,
     standing,
     workers_by_zone,
 )
-from ebbtide.core.nodes.expected import expected_placement
 from ebbtide.core.nodes.headroom import phantoms, rooms_given_back
-from ebbtide.core.nodes.late import spares
 from ebbtide.core.nodes.launching import Launching, Limits
-from ebbtide.core.nodes.offers import Offer, all_offers
+from ebbtide.core.nodes.offers import Offer, all_offers, expected_placement
+from ebbtide.model.pod import Stop, StopCause, Unplaced
 from ebbtide.model.record import Record
-from ebbtide.model.scheduling import Stop, StopCause, Unplaced
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 

@@ -16,14 +16,13 @@ from ebbtide.core.nodes.headroom import Spare, Wanted, wanted_now
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.prices import price_of
 from ebbtide.core.words import a_time, short_id
-from ebbtide.model.budget import Allowance, RemovalReason
 from ebbtide.model.check import NodeCause, Refusal, Why, refused
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal
 from ebbtide.model.pod import Pod
+from ebbtide.model.pool import Allowance, RemovalReason
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 
 
 def choose_targets(

@@ -28,14 +28,13 @@ from ebbtide.core.nodes.targets import (
     without_a_place,
 )
 from ebbtide.core.words import a_while, short_id
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import NodeCause, Refusal, Why, held_by, refused
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Removal
 from ebbtide.model.pod import Pod
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import JudgedBy, Settings
-from ebbtide.model.snapshot import EMPTY, Load, Snapshot
+from ebbtide.model.snapshot import EMPTY, Load, Node, Snapshot
 
 
 def used_share(node: Node, load: Load) -> float:

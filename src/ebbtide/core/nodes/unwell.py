@@ -18,14 +18,12 @@ from math import ceil
 
 from ebbtide.core.nodes.capacity import expected_slots, open_removals
 from ebbtide.core.words import a_while
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.check import Check, Gate, Values
-from ebbtide.model.node import Instance, Node
 from ebbtide.model.pod import Pod
-from ebbtide.model.pool import Pool
+from ebbtide.model.pool import Pool, RemovalReason
 from ebbtide.model.record import Record, UnfitNode, Unwell
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Instance, Node, Snapshot
 
 NOT_READY = "Ready=False"
 UNWELL_FRACTION = 0.20

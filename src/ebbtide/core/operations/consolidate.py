@@ -24,10 +24,9 @@ from ebbtide.core.nodes import gates
 from ebbtide.core.operations import moves, scale_down, slots
 from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers, stubborn_rests
 from ebbtide.core.operations.stopping import why_stop
-from ebbtide.core.step import Breach, Broken, Step
 from ebbtide.model.consolidation import ConsolidationPlan
 from ebbtide.model.decision import Decision
-from ebbtide.model.effect import Effect, Evict, Outcome, OutcomeKind, SoftTaint
+from ebbtide.model.effect import Breach, Broken, Effect, Evict, Outcome, OutcomeKind, SoftTaint, Step
 from ebbtide.model.operation import (
     AbortCause,
     Consolidate,

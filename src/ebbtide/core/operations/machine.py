@@ -9,8 +9,7 @@ from typing import assert_never
 from ebbtide.core.consolidation import pace
 from ebbtide.core.operations import consolidate, scale_down, scale_up, spot
 from ebbtide.core.operations.situation import Closed, Situation
-from ebbtide.core.step import Breach, Broken, Step
-from ebbtide.model.effect import Effect, Outcome
+from ebbtide.model.effect import Breach, Broken, Effect, Outcome, Step
 from ebbtide.model.operation import Consolidate, Removing, ScaleDown, ScaleUp, Spot
 from ebbtide.model.record import Record, in_lane
 

@@ -33,12 +33,11 @@ from ebbtide.core.nodes.fit import Placement, placement_of
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.operations.removals import signed_by
 from ebbtide.core.operations.situation import Situation
-from ebbtide.core.step import Breach, Broken
 from ebbtide.core.words import a_while
-from ebbtide.model.effect import Effect, Evict, Outcome, OutcomeKind, SoftTaint, Uncordon
-from ebbtide.model.node import Node
+from ebbtide.model.effect import Breach, Broken, Effect, Evict, Outcome, OutcomeKind, SoftTaint, Uncordon
 from ebbtide.model.operation import AbortCause, Consolidate, Move, MoveState, Source, SourceState, Stop
 from ebbtide.model.pod import Pod
+from ebbtide.model.snapshot import Node
 
 ALLOWED: dict[MoveState, frozenset[MoveState]] = {
     MoveState.PLANNED: frozenset({MoveState.EVICTING, MoveState.LEFT}),

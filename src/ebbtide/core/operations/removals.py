@@ -24,9 +24,10 @@ from ebbtide.core.nodes.gates import TRANSIENT, may_terminate
 from ebbtide.core.nodes.orphans import stale_mark
 from ebbtide.core.nodes.unwell import lost_before, still_there
 from ebbtide.core.operations.situation import Situation
-from ebbtide.core.step import Breach, Broken
 from ebbtide.core.words import a_while
 from ebbtide.model.effect import (
+    Breach,
+    Broken,
     Cordon,
     DeleteNode,
     Effect,
@@ -37,9 +38,9 @@ from ebbtide.model.effect import (
     Terminate,
     Uncordon,
 )
-from ebbtide.model.node import InstanceState, Node
 from ebbtide.model.operation import NO_OBSTACLE, Obstacle, Removal, RemovalCause, RemovalState
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import InstanceState, Node
 
 Advance = tuple[Removal, tuple[Effect, ...]]
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from ebbtide.core.consolidation import pace
 from ebbtide.core.consolidation.emptied_nodes import why_not_idle
-from ebbtide.core.nodes import refused
+from ebbtide.core.nodes import orphans
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.situation import (
@@ -32,10 +32,9 @@ from ebbtide.core.operations.situation import (
     stubborn_rests,
 )
 from ebbtide.core.operations.stopping import REVOCABLE, why_not_replaced, why_yield
-from ebbtide.core.step import Breach, Broken, Step
 from ebbtide.core.words import a_while
 from ebbtide.model.decision import Decision
-from ebbtide.model.effect import Effect, Outcome
+from ebbtide.model.effect import Breach, Broken, Effect, Outcome, Step
 from ebbtide.model.operation import (
     AbortCause,
     Obstacle,
@@ -218,7 +217,7 @@ def close(record: Record, operation: ScaleDown, settings: Settings, now: int) ->
     kept = [r for r in operation.removals if r.state is RemovalState.RELEASED]
     record = rest_nodes(closed(record, operation), [r for r in kept if r.blamed], settings, now)
     record = replace(record, rests=record.rests + stubborn_rests(operation.slots, settings, now))
-    record = refused.set_aside(record, operation.removals, operation.id, settings, now)
+    record = orphans.set_aside(record, operation.removals, operation.id, settings, now)
     record = replace(record, refused=record.refused + handed_over(operation.slots, operation.id, now))
     record = rest_offers(record, operation.slots, settings, now)
     if operation.only_empty:

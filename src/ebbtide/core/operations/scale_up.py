@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ebbtide.core.nodes.extending import launch_backoff
+from ebbtide.core.nodes.question import launch_backoff
 from ebbtide.core.operations import slots
 from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers, stubborn_rests
-from ebbtide.core.step import Breach, Broken, Step
 from ebbtide.model.decision import Decision
-from ebbtide.model.effect import Effect, Outcome
+from ebbtide.model.effect import Breach, Broken, Effect, Outcome, Step
 from ebbtide.model.operation import ScaleUp, SlotState
 from ebbtide.model.record import Record, closed
 from ebbtide.model.settings import Settings

@@ -30,12 +30,22 @@ from typing import assert_never
 from ebbtide.core.nodes.drain import Disruptions, DrainPlan, Treatment, plan_drain
 from ebbtide.core.nodes.offers import next_offer, offer_name
 from ebbtide.core.operations.situation import Situation
-from ebbtide.core.step import Breach, Broken
 from ebbtide.core.words import a_while
-from ebbtide.model.effect import Cordon, DeleteNode, Effect, Evict, Launch, Outcome, OutcomeKind, Terminate
-from ebbtide.model.node import Instance, InstanceState, Node
+from ebbtide.model.effect import (
+    Breach,
+    Broken,
+    Cordon,
+    DeleteNode,
+    Effect,
+    Evict,
+    Launch,
+    Outcome,
+    OutcomeKind,
+    Terminate,
+)
 from ebbtide.model.operation import Slot, SlotCause, SlotState
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Instance, InstanceState, Node
 
 Advance = tuple[Slot, tuple[Effect, ...]]
 

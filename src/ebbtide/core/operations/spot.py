@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from ebbtide.core.nodes import gates, refused
+from ebbtide.core.nodes import gates, orphans
 from ebbtide.core.nodes.capacity import condemned, open_removals, total
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.nodes.offers import replacement_offer
@@ -24,11 +24,8 @@ from ebbtide.core.nodes.question import in_progress
 from ebbtide.core.nodes.targets import why_kept, why_not_drainable
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers
-from ebbtide.core.step import Breach, Broken, Step
-from ebbtide.model.budget import RemovalReason
-from ebbtide.model.effect import Effect, Outcome
+from ebbtide.model.effect import Breach, Broken, Effect, Outcome, Step
 from ebbtide.model.events import SpotAnswer
-from ebbtide.model.node import Node
 from ebbtide.model.operation import (
     AbortCause,
     Obstacle,
@@ -42,9 +39,10 @@ from ebbtide.model.operation import (
     SpotNotice,
     spot_id,
 )
+from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import Snapshot
+from ebbtide.model.snapshot import Node, Snapshot
 
 LAPSED = Obstacle(RemovalCause.LAPSED, "the interruption did not come")
 PAUSED = Obstacle(RemovalCause.ABORTED, "removals were paused", AbortCause.PAUSED.value)
@@ -326,7 +324,7 @@ def close(record: Record, spot: Spot, settings: Settings, now: int) -> Closed:
         record = rest_offers(record, (spot.slot,), settings, now)
         record = replace(record, refused=record.refused + handed_over((spot.slot,), spot.id, now))
     if spot.removal is not None:
-        record = refused.set_aside(record, (spot.removal,), spot.id, settings, now)
+        record = orphans.set_aside(record, (spot.removal,), spot.id, settings, now)
     removed = spot.removal is not None and spot.removal.state is RemovalState.GONE
     if spot.kind is SpotKind.REBALANCE and removed:
         record = replace(record, last_scale_at=now)

@@ -22,8 +22,6 @@ from ebbtide.core.operations import moves
 from ebbtide.core.operations.removals import observed_node, signed_by
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.words import a_while
-from ebbtide.model.budget import RemovalReason
-from ebbtide.model.node import Node
 from ebbtide.model.operation import (
     AbortCause,
     Consolidate,
@@ -34,8 +32,9 @@ from ebbtide.model.operation import (
     SourceState,
     Stop,
 )
-from ebbtide.model.pod import Pod
-from ebbtide.model.resources import NOTHING
+from ebbtide.model.pod import NOTHING, Pod
+from ebbtide.model.pool import RemovalReason
+from ebbtide.model.snapshot import Node
 
 LONGEST = 3
 """After so many times the longest that another operation may take, it is given up; the shell would set

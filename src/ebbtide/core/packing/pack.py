@@ -24,7 +24,7 @@ from ebbtide.core.packing.problem import (
     undominated,
 )
 from ebbtide.core.packing.types import Budget, Item, NodeType, Plan, Rules, Unplaced
-from ebbtide.model.packer import Packer
+from ebbtide.model.settings import Packer
 
 HOW_TO_PACK = "Install Ebbtide with its extra `solver`, or set packer to plain."
 

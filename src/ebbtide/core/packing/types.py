@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from ebbtide.model.packer import Packer
+from ebbtide.model.settings import Packer
 
 CALLS_PER_SECOND = 100
 """Looks at a counting clock that make a second."""

@@ -10,9 +10,9 @@ from math import isfinite
 
 from ebbtide.core.words import time_of_day
 from ebbtide.model.idle import NO_WHY, IdleState, Phase, PolicyCause, PolicyWhy, Rate
+from ebbtide.model.pod import Workload, WorkloadRef
 from ebbtide.model.policy import Policy, Signal, SignalKind, ZeroDefaults
 from ebbtide.model.snapshot import Reading
-from ebbtide.model.workload import Workload, WorkloadRef
 
 NOT_READ = Reading(problem="it was not read")
 

@@ -36,9 +36,9 @@ from ebbtide.model.idle import (
     PolicyWhy,
     Rate,
     Remembered,
+    Stretch,
     WakeReason,
 )
-from ebbtide.model.ledger import Stretch
 from ebbtide.model.policy import Policy, ZeroDefaults
 
 REALISED_SECONDS = 900

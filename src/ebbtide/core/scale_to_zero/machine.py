@@ -17,8 +17,17 @@ from ebbtide.core.scale_to_zero import wake as waking
 from ebbtide.core.scale_to_zero.activity import ActivityLook, is_unreadable, may_not_fall, scaled_by_another
 from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted
 from ebbtide.core.scale_to_zero.rules import Due, price_each, replicas_in, with_base
-from ebbtide.core.step import Breach, Broken, Step
-from ebbtide.model.effect import OutcomeKind, Restore, SetReplicas, ToZero, WorkloadEffect, WorkloadOutcome
+from ebbtide.model.effect import (
+    Breach,
+    Broken,
+    OutcomeKind,
+    Restore,
+    SetReplicas,
+    Step,
+    ToZero,
+    WorkloadEffect,
+    WorkloadOutcome,
+)
 from ebbtide.model.idle import (
     NO_WHY,
     IdleState,
@@ -27,12 +36,12 @@ from ebbtide.model.idle import (
     PolicyCause,
     PolicyWhy,
     RuleTimer,
+    Stretch,
     WakeReason,
 )
-from ebbtide.model.ledger import Stretch
 from ebbtide.model.log import LogKind
+from ebbtide.model.pod import Workload
 from ebbtide.model.policy import Policy, Rule, ZeroDefaults
-from ebbtide.model.workload import Workload
 
 AWAKE = (Phase.ACTIVE, Phase.IDLE)
 ALLOWED: dict[Phase, frozenset[Phase]] = {

@@ -15,22 +15,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ebbtide.core.nodes.capacity import coming_slots, missing_by_pool
-from ebbtide.core.nodes.expected import expected_placement
 from ebbtide.core.nodes.fit import Placement
-from ebbtide.core.nodes.offers import Offer, all_offers
+from ebbtide.core.nodes.offers import Offer, all_offers, expected_placement
 from ebbtide.core.nodes.pending import why_none_fits
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.scale_to_zero.rates import owner_of
 from ebbtide.core.scale_to_zero.wake import targets
 from ebbtide.model.idle import IdleState, NodeFirst, NodeNeed, Phase
-from ebbtide.model.pod import Pod, PodPhase
+from ebbtide.model.pod import FitCause, Misfit, Pod, PodPhase, Workload
 from ebbtide.model.policy import Policy
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
-from ebbtide.model.scheduling import FitCause, Misfit
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Snapshot
-from ebbtide.model.workload import Workload
 
 MOST_PENDING = 1000
 """Of so many pending pods it is worked out where they go; a cluster with more has other troubles."""

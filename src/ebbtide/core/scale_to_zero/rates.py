@@ -17,13 +17,10 @@ from decimal import Decimal
 from functools import cached_property
 
 from ebbtide.model.idle import IdleState, Rate
-from ebbtide.model.node import Node
-from ebbtide.model.pod import Pod
+from ebbtide.model.pod import Pod, Resources, Workload, WorkloadKind, WorkloadRef
 from ebbtide.model.policy import Policy
 from ebbtide.model.pool import NodeType, Pool, Price
-from ebbtide.model.resources import Resources
-from ebbtide.model.snapshot import ClusterView
-from ebbtide.model.workload import Workload, WorkloadKind, WorkloadRef
+from ebbtide.model.snapshot import ClusterView, Node
 
 NOTHING = Decimal(0)
 EXACT = Decimal("0.000001")

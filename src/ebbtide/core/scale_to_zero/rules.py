@@ -32,9 +32,9 @@ from ebbtide.model.idle import (
     Remembered,
     RuleTimer,
 )
+from ebbtide.model.pod import Workload
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule
 from ebbtide.model.snapshot import Reading
-from ebbtide.model.workload import Workload
 
 COMPARE: Mapping[Operator, Callable[[float, float], bool]] = {
     Operator.GT: operator.gt,

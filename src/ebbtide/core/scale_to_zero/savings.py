@@ -14,8 +14,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from zoneinfo import ZoneInfo
 
-from ebbtide.model.idle import IdleState, Phase
-from ebbtide.model.ledger import SECONDS_PER_HOUR, LedgerDay, Stretch
+from ebbtide.model.idle import SECONDS_PER_HOUR, IdleState, LedgerDay, Phase, Stretch
 from ebbtide.model.policy import Policy
 
 QUANTUM = Decimal("0.0001")

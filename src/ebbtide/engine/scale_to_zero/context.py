@@ -14,8 +14,7 @@ from ebbtide.core.scale_to_zero.savings import fold
 from ebbtide.engine.leased import Leased
 from ebbtide.errors import Conflict, NotFound
 from ebbtide.model.events import PolicyStep, StretchClosed
-from ebbtide.model.idle import IdleState, Once, Phase, PolicyWhy, WakeReason, wake_id
-from ebbtide.model.ledger import Stretch
+from ebbtide.model.idle import IdleState, Once, Phase, PolicyWhy, Stretch, WakeReason, wake_id
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.settings import Settings

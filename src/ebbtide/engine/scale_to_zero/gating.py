@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ebbtide.core.scale_to_zero.takeover import (
+from ebbtide.core.scale_to_zero.wake import (
     ASLEEP,
     first_choice,
     is_as_wanted,
@@ -18,9 +18,8 @@ from ebbtide.core.scale_to_zero.takeover import (
 )
 from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.errors import Conflict, EbbtideError, Final, NotFound
-from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
 from ebbtide.model.idle import NO_WHY, PolicyCause, PolicyWhy
-from ebbtide.model.policy import Policy
+from ebbtide.model.policy import GatePort, Policy, Service, ServiceRef, Takeover
 from ebbtide.ports import Services
 
 MOST_TRIES = 20

@@ -10,7 +10,7 @@ from ebbtide.core.scale_to_zero.savings import SavingsReport, fold, open_stretch
 from ebbtide.engine.leased import Leased, released
 from ebbtide.engine.scale_to_zero.context import PolicyContext, read_stretch
 from ebbtide.errors import Conflict, LeaseLost, NotFound
-from ebbtide.model.ledger import LedgerDay, Stretch
+from ebbtide.model.idle import LedgerDay, Stretch
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Policy
 

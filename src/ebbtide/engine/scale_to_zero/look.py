@@ -17,9 +17,9 @@ from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.engine.scale_to_zero.gating import Gating
 from ebbtide.errors import EbbtideError, NotFound
 from ebbtide.model.idle import NO_WHY, IdleState, Phase, PolicyWhy, Rate
+from ebbtide.model.pod import Workload, WorkloadRef
 from ebbtide.model.policy import Policy
 from ebbtide.model.snapshot import ClusterView, Reading
-from ebbtide.model.workload import Workload, WorkloadRef
 
 UP = (Phase.ACTIVE, Phase.IDLE, Phase.FALLING)
 NOWHERE = Rates(())

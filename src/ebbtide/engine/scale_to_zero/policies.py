@@ -10,11 +10,10 @@ from itertools import groupby
 from ebbtide.core.scale_to_zero.policy_checks import PolicyProblem, check_policy, stamped, stranded
 from ebbtide.core.scale_to_zero.rules import written_at
 from ebbtide.errors import Conflict, EbbtideError, NotFound, Usage
-from ebbtide.model.declared import declared_by
 from ebbtide.model.events import PolicyChange, PolicyWritten
 from ebbtide.model.idle import IdleState
 from ebbtide.model.log import LogEntry
-from ebbtide.model.policy import Policy, Schedule
+from ebbtide.model.policy import Policy, Schedule, declared_by
 from ebbtide.narrate import entry_of
 from ebbtide.ports import Clock, PolicyStore
 

@@ -15,13 +15,20 @@ from typing import assert_never
 
 from ebbtide.core.scale_to_zero import machine
 from ebbtide.core.scale_to_zero.machine import Observed, StepResult, TargetStep, check_invariants
-from ebbtide.core.step import Broken
 from ebbtide.engine.leased import Leased
 from ebbtide.engine.rounds import NO_TIME, failure, refuse_if_broken
 from ebbtide.engine.scale_to_zero.context import MOST_TRIES, PolicyContext
 from ebbtide.engine.scale_to_zero.gating import Gating
 from ebbtide.errors import Conflict, EbbtideError, NotFound, Unanswered
-from ebbtide.model.effect import OutcomeKind, Restore, SetReplicas, ToZero, WorkloadEffect, WorkloadOutcome
+from ebbtide.model.effect import (
+    Broken,
+    OutcomeKind,
+    Restore,
+    SetReplicas,
+    ToZero,
+    WorkloadEffect,
+    WorkloadOutcome,
+)
 from ebbtide.model.idle import IdleState, Once, Phase
 from ebbtide.model.policy import Policy
 

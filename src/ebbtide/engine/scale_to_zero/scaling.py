@@ -20,11 +20,10 @@ from ebbtide.core.scale_to_zero.machine import TargetStep
 from ebbtide.core.scale_to_zero.savings import SavingsReport
 from ebbtide.core.words import a_while
 from ebbtide.engine.scale_to_zero.context import PolicyContext, ScalingPorts
-from ebbtide.engine.scale_to_zero.estimating import Estimating
 from ebbtide.engine.scale_to_zero.gating import GateEntry, Gating
 from ebbtide.engine.scale_to_zero.ledger import Ledger, Rebuilt, Summary
 from ebbtide.engine.scale_to_zero.round import IdleRounds, RoundReport, with_sentences
-from ebbtide.engine.scale_to_zero.waking import Waking, Woken
+from ebbtide.engine.scale_to_zero.waking import Estimating, Waking, Woken
 from ebbtide.engine.scale_to_zero.waking_ahead import WakingAhead
 from ebbtide.errors import EbbtideError, Usage
 from ebbtide.model.events import Alarm, AlarmKind

@@ -1,40 +1,135 @@
-"""Waking a policy's target: run its state machine from the requested wake to its end.
+"""Waking a policy's target: run its machine from the wake that somebody asks for, and follow it to its end;
+and how long until it is ready. Callers who ask for the same at the same time share one answer.
 
 The write raises the wake count, so a runner that was about to scale to zero is refused; the call to the
 cluster changes each workload's version, so a call to zero that is still on its way is refused too. Only the
 caller whose write moved the policy into WAKING makes the calls; others join it. Where that caller dies, the
 next round, or a later caller, finds the wake without its answer and makes the calls again.
+
+Many callers, one call: callers that request the same thing at the same time share one answer. A caller that
+asks while a call is in progress does not get its answer, since it may have begun earlier; they share the
+next one. So an answer is always about something that happened after it was asked for.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from ebbtide.core.scale_to_zero import machine
 from ebbtide.core.scale_to_zero import wake as core
 from ebbtide.core.scale_to_zero.activity import ActivityLook
+from ebbtide.core.scale_to_zero.eta import Eta, NodeTime, eta, node_times, remaining
 from ebbtide.core.scale_to_zero.machine import Observed, TargetStep, WakeOrder
 from ebbtide.core.scale_to_zero.node_first import ready_nodes
 from ebbtide.core.scale_to_zero.rules import replicas_in
 from ebbtide.engine.rounds import advance_work
 from ebbtide.engine.scale_to_zero.context import MOST_TRIES, PolicyContext
-from ebbtide.engine.scale_to_zero.estimating import Estimating
 from ebbtide.engine.scale_to_zero.gating import Gating
 from ebbtide.engine.scale_to_zero.policy_machine import Advance, Observe, PolicyMachine
-from ebbtide.engine.single_flight import SingleFlight
 from ebbtide.errors import Conflict, EbbtideError, KeyUsed, NotFound
 from ebbtide.model.effect import OutcomeKind, WorkloadOutcome
 from ebbtide.model.events import PartKind, Transition
 from ebbtide.model.idle import NO_WHY, IdleState, Once, Phase, PolicyWhy, WakeReason, wake_id
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import SlotState
+from ebbtide.model.pod import Workload
 from ebbtide.model.policy import Policy
-from ebbtide.model.workload import Workload
 from ebbtide.narrate import fact_in
+
+T = TypeVar("T")
+
+
+class _Flight(Generic[T]):
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.answer: T | None = None
+        self.error: BaseException | None = None
+
+
+class _Key(Generic[T]):
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        self.gathering: _Flight[T] | None = None
+        self.users = 0
+
+
+class SingleFlight(Generic[T]):
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._keys: dict[str, _Key[T]] = {}
+
+    def do(self, key: str, call: Callable[[], T]) -> T:
+        with self._lock:
+            place = self._keys.setdefault(key, _Key())
+            place.users += 1
+            flight, leads = place.gathering, False
+            if flight is None:
+                flight, leads = _Flight(), True
+                place.gathering = flight
+        try:
+            if leads:
+                self._lead(place, flight, call)
+            else:
+                flight.done.wait()
+        finally:
+            with self._lock:
+                place.users -= 1
+                if not place.users:
+                    self._keys.pop(key, None)
+        if flight.error is not None:
+            raise flight.error
+        return flight.answer  # type: ignore[return-value]  # set wherever there is no error
+
+    def _lead(self, place: _Key[T], flight: _Flight[T], call: Callable[[], T]) -> None:
+        with place.turn:
+            with self._lock:
+                place.gathering = None
+            try:
+                flight.answer = call()
+            except BaseException as error:
+                flight.error = error
+            finally:
+                flight.done.set()
+
+
+STEPS = 400
+"""How many transitions of the log are looked through for nodes that were launched."""
+KNOWN_SECONDS = 30.0
+"""For how long what the log said of nodes counts: launches take longer."""
+ASLEEP = (Phase.FALLING, Phase.ZERO, Phase.WAKING)
+
+
+class Estimating:
+    def __init__(self, context: PolicyContext) -> None:
+        self._context = context
+        self._nodes: tuple[NodeTime, ...] = ()
+        self._read_at: float | None = None
+
+    def eta(self, state: IdleState) -> Eta:
+        """From now: of a wake in progress what is left of it; else of one that begins now."""
+        first = state.node_first if state.phase in ASLEEP else None
+        whole = eta(state.wakes, first, self._node_times(), self._context.now)
+        if state.phase is not Phase.WAKING:
+            return whole
+        return remaining(whole, self._context.now - (state.last_wake_at or 0))
+
+    def _node_times(self) -> tuple[NodeTime, ...]:
+        """Where the log cannot be read, what was known before: an estimate is no reason to fail."""
+        now = self._context.ports.clock.now()
+        if self._read_at is None or not 0 <= now - self._read_at < KNOWN_SECONDS:
+            try:
+                entries = self._context.ports.store.read_log([LogKind.TRANSITION], limit=STEPS)
+            except EbbtideError:
+                return self._nodes
+            facts = ((entry.at, fact_in(entry, Transition)) for entry in entries)
+            self._nodes = node_times((at, fact) for at, fact in facts if fact is not None)
+            self._read_at = now
+        return self._nodes
+
 
 NODE_STEPS = (SlotState.LAUNCHED, SlotState.JOINED, SlotState.READY)
 SETTLED_LOOKS = 50

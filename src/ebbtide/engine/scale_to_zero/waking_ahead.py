@@ -8,17 +8,16 @@ All of it comes from the stretches in the log, so another runner comes to the sa
 from __future__ import annotations
 
 from ebbtide.core.scale_to_zero.activity import idle_threshold, not_watched
-from ebbtide.core.scale_to_zero.ahead import KEPT_WEEKS, WEEK, used_steps, why_wake
+from ebbtide.core.scale_to_zero.eta import KEPT_WEEKS, WEEK, used_steps, why_wake
 from ebbtide.core.scale_to_zero.wake import keep_alive
 from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.engine.scale_to_zero.waking import Waking
 from ebbtide.errors import EbbtideError
 from ebbtide.model.events import StretchClosed
-from ebbtide.model.forecast import STEP_SECONDS
-from ebbtide.model.idle import IdleState, Phase, WakeReason
-from ebbtide.model.ledger import Stretch
+from ebbtide.model.idle import IdleState, Phase, Stretch, WakeReason
 from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Policy
+from ebbtide.model.settings import STEP_SECONDS
 from ebbtide.narrate import facts_in
 
 PAGE = 500

@@ -1,5 +1,5 @@
 """The application: guard, routes in the order of the document, errors, and an OpenAPI document that names
-the scope of every route; and `/healthz`, `/readyz` and `/metrics`, for probes and for Prometheus.
+the scope of every route; and, only in `ebbtide demo`, what can be broken.
 """
 
 from __future__ import annotations
@@ -13,26 +13,63 @@ from starlette.routing import BaseRoute
 
 from ebbtide import __version__
 from ebbtide.engine.scale_to_zero.policies import Policies
-from ebbtide.entrypoints.api import problems
+from ebbtide.entrypoints.api import routing
+from ebbtide.entrypoints.api.cluster import expected_routes, pod_routes
 from ebbtide.entrypoints.api.cluster import router as cluster_routes
-from ebbtide.entrypoints.api.context import RouteContext
-from ebbtide.entrypoints.api.demo import router as demo_routes
 from ebbtide.entrypoints.api.events import router as event_routes
-from ebbtide.entrypoints.api.expected import router as expected_routes
 from ebbtide.entrypoints.api.guard import BodyLimit, Guard, Limiter, Needs, scopes_of
 from ebbtide.entrypoints.api.hold import router as hold_routes
 from ebbtide.entrypoints.api.money import router as money_routes
-from ebbtide.entrypoints.api.pods import router as pod_routes
 from ebbtide.entrypoints.api.policies import router as policy_routes
-from ebbtide.entrypoints.api.problems import Problem
-from ebbtide.entrypoints.api.savings import router as saving_routes
-from ebbtide.entrypoints.api.scopes import Scope
-from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.api.policies import strip_routes
+from ebbtide.entrypoints.api.routing import Problem, RouteContext
+from ebbtide.entrypoints.api.site import Demo, Scope, Site, Survived
 from ebbtide.entrypoints.api.spending import router as spending_routes
-from ebbtide.entrypoints.api.strips import router as strip_routes
+from ebbtide.entrypoints.api.spending import saving_routes, what_if_routes
 from ebbtide.entrypoints.api.wakes import router as wake_routes
-from ebbtide.entrypoints.api.what_if import router as what_if_routes
 from ebbtide.entrypoints.dashboard import router as pages
+from ebbtide.entrypoints.views.schemas import (
+    DemoShape,
+    FaultShape,
+    SaysShape,
+    SituationShape,
+    SituationStepShape,
+)
+
+
+def demo_routes(demo: Demo) -> APIRouter:
+    routes = APIRouter(prefix="/api/v1/demo", tags=["demo"])
+
+    @routes.get("", dependencies=[Depends(Needs(Scope.READ))])
+    def offered() -> DemoShape:
+        """What can be broken, and how far the answer to the last fault is."""
+        faults = [FaultShape(id=fault.id, name=fault.name, says=fault.says) for fault in demo.faults]
+        survived = demo.survived()
+        return DemoShape(
+            says=demo.says,
+            faults=faults,
+            speed=demo.speed(),
+            situation=None if survived is None else situation_shape(survived),
+        )
+
+    @routes.post("/faults/{fault_id}", dependencies=[Depends(Needs(Scope.ADMIN))])
+    def strike(fault_id: str) -> SaysShape:
+        """Break it now."""
+        return SaysShape(says=demo.strike(fault_id))
+
+    return routes
+
+
+def situation_shape(survived: Survived) -> SituationShape:
+    return SituationShape(
+        fault_id=survived.fault_id,
+        name=survived.name,
+        explains=survived.explains,
+        began_at=survived.began_at,
+        ended_at=survived.ended_at or None,
+        steps=[SituationStepShape(says=line.says, at=line.at or None) for line in survived.lines],
+    )
+
 
 PREFIX = "/api/v1"
 
@@ -49,13 +86,13 @@ def make_app(site: Site, limiter: Limiter | None = None) -> FastAPI:
     )
     app.state.site = site
     app.state.limiter = limiter or Limiter()
-    problems.install(app)
+    routing.install(app)
 
     app.add_middleware(BodyLimit, most=site.max_body_bytes, site=site)
     app.add_middleware(Guard, site=site, limiter=app.state.limiter)
     for router in routers(site):
         _say_scopes(router.routes)
-        app.include_router(router, responses=problems.DOCUMENTED)
+        app.include_router(router, responses=routing.DOCUMENTED)
     return app
 
 

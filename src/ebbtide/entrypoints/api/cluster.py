@@ -1,35 +1,49 @@
-"""What is going on and why: status, nodes, operations, decisions, the log, and the pause switch."""
+"""What is going on and why: status, nodes, operations, decisions, the log, one pending pod, expected demand,
+and the pause switch.
+
+What was asked of all pools together lately, and what is expected next: the band on the chart of Now. It
+comes from the notes in the log, as the daemon's own forecast does. So it is there after a restart, and on a
+server that runs no ticks.
+"""
 
 from __future__ import annotations
 
+import threading
 from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Depends, Query
+from pydantic import Field
 
+from ebbtide.core.words import a_while
 from ebbtide.engine.journal import decide_again, read_decision, read_inputs
+from ebbtide.engine.notes import DemandNotes
 from ebbtide.engine.switch import resumed, set_switch
-from ebbtide.entrypoints.api import context
+from ebbtide.entrypoints.api import routing
 from ebbtide.entrypoints.api.guard import Needs
-from ebbtide.entrypoints.api.problems import Problem
-from ebbtide.entrypoints.api.scopes import Scope
-from ebbtide.entrypoints.api.sight import Origin
-from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.api.routing import Problem
+from ebbtide.entrypoints.api.site import Origin, Scope, Site
 from ebbtide.entrypoints.api.views import KINDS, Kept, News, entry_shape, idle_since, node_shape, status_shape
-from ebbtide.entrypoints.views.headline import usual_seconds
+from ebbtide.entrypoints.views.headline import usual_seconds, why_pending
 from ebbtide.entrypoints.views.schemas import (
+    AgainstShape,
     DecisionShape,
     EntriesShape,
     NodesShape,
     PauseBody,
+    PodShape,
     ReplayShape,
+    Shape,
     StatusShape,
     SwitchShape,
 )
+from ebbtide.errors import EbbtideError
+from ebbtide.extras import how_to_add
 from ebbtide.model.decision import Action
 from ebbtide.model.events import OperationBegun, OperationClosed, SwitchedBy
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
+from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY
 from ebbtide.narrate import fact_in, facts_in
 
 READ = [Depends(Needs(Scope.READ))]
@@ -157,10 +171,10 @@ def launches_took(site: Site) -> int:
 def page_of(
     site: Site, name: str, kinds: tuple[LogKind, ...], subject: str, limit: int, token: str
 ) -> EntriesShape:
-    before = context.unpack(name, token)
+    before = routing.unpack(name, token)
     entries = site.store.read_log(kinds, subject, limit + 1, before, brief=True)
     shown = entries[:limit]
-    more = context.pack(name, shown[-1].id) if len(entries) > limit else ""
+    more = routing.pack(name, shown[-1].id) if len(entries) > limit else ""
     started = began(site, limit, before) if any(entry.kind is LogKind.DECISION for entry in shown) else {}
     return EntriesShape(entries=[entry_shape(entry, started) for entry in shown], next_page_token=more)
 
@@ -182,3 +196,134 @@ def why_kept(site: Site, record: Record) -> Kept:
         return Kept(each, f"a {kind} is in progress, and nodes are chosen when none is", at)
     asked = next((verdict for verdict in verdicts if verdict.action is Action.SCALE_DOWN), None)
     return Kept(each, asked.failed.says if asked and asked.failed else "", at)
+
+
+def pod_routes(site: Site) -> APIRouter:
+    routes = APIRouter(prefix="/api/v1", tags=["cluster"])
+
+    @routes.get("/pods/{namespace}/{name}", dependencies=[Depends(Needs(Scope.READ))])
+    def pod(namespace: str, name: str) -> PodShape:
+        """Why a pod is pending: what each node lacks for it, and whether a node is being added."""
+        snapshot = site.sight.snapshot()
+        wanted = f"{namespace}/{name}"
+        found = next((each for each in snapshot.cluster.pods if each.full_name == wanted), None)
+        if found is None:
+            raise Problem(404, f"there is no pod {wanted!r} in the cluster now")
+        entry = newest(site, LogKind.DECISION)
+        verdicts = read_decision(entry).verdicts if entry else ()
+        answer = why_pending(found, snapshot, site.store.load(), site.settings, verdicts)
+        return PodShape(
+            name=wanted,
+            node=found.node_name,
+            created_at=found.created_at,
+            cpu_milli=found.requests.cpu_milli,
+            memory_mib=found.requests.memory_mib,
+            pending=answer.pending,
+            says=answer.says,
+            cause=answer.cause,
+            against=[
+                AgainstShape(reason=each.says, nodes=each.nodes, cause=each.cause) for each in answer.nodes
+            ],
+        )
+
+    return routes
+
+
+HORIZON_STEPS = STEPS_A_DAY // 2
+READ_SECONDS = 60
+"""Notes are read no more often than this, however many pages are open."""
+
+
+class DemandPointShape(Shape):
+    at: int
+    pods: int = Field(description="The most that were asked of all pools in a quarter of an hour.")
+
+
+class BandShape(Shape):
+    at: int
+    p50: float
+    p90: float
+    p95: float = Field(description="In 19 of 20 cases no more pods are asked for.")
+
+
+class ForecastShape(Shape):
+    enabled: bool
+    why_not: str = Field("", description="Why nothing is expected; empty where something is.")
+    past: list[DemandPointShape] = Field(default_factory=list)
+    expected: list[BandShape] = Field(default_factory=list)
+
+
+def expected_routes(site: Site) -> APIRouter:
+    routes = APIRouter(prefix="/api/v1", tags=["cluster"])
+    expected = _Expected(site)
+
+    @routes.get("/forecast", dependencies=[Depends(Needs(Scope.READ))])
+    def forecast() -> ForecastShape:
+        """Pods that were asked for in the last day and are expected in the next twelve hours, by quarter
+        of an hour. Without `forecast.enabled` nothing is noted or expected."""
+        if not site.settings.forecast.enabled:
+            return ForecastShape(enabled=False, why_not="forecast.enabled is off")
+        return expected.at(int(site.clock.now()))
+
+    return routes
+
+
+class _Expected:
+    def __init__(self, site: Site) -> None:
+        self._pools = [pool.name for pool in site.settings.pools]
+        self._notes = DemandNotes(site.store, site.new_id)
+        self._lock = threading.Lock()
+        self._read_at = 0
+        self._step = -1
+        self._found = ForecastShape(enabled=True)
+
+    def at(self, now: int) -> ForecastShape:
+        step = now // STEP_SECONDS
+        with self._lock:
+            if step != self._step or not 0 <= now - self._read_at < READ_SECONDS:
+                self._read_at = now
+                self._look(step)
+            return self._found
+
+    def _look(self, step: int) -> None:
+        known = self._notes.newest
+        try:
+            # The quarter before this one is the last that can be noted.
+            self._notes.catch_up(step, late=1)
+        except EbbtideError:
+            if step == self._step:
+                return
+        if step != self._step or self._notes.newest != known:
+            self._found, self._step = self._shape(step), step
+
+    def _shape(self, step: int) -> ForecastShape:
+        series = [self._notes.series(pool, step).pods for pool in self._pools]
+        length = max(map(len, series), default=0)
+        pods = [0] * length
+        for each in series:
+            for back in range(1, len(each) + 1):
+                pods[-back] += each[-back]
+        first = step - length
+        day = range(max(0, length - STEPS_A_DAY), length)
+        past = [DemandPointShape(at=(first + each) * STEP_SECONDS, pods=pods[each]) for each in day]
+        bands, why_not = _bands(pods, step)
+        return ForecastShape(enabled=True, why_not=why_not, past=past, expected=bands)
+
+
+def _bands(pods: list[int], step: int) -> tuple[list[BandShape], str]:
+    try:
+        import numpy as np
+
+        from ebbtide.core.forecast.combine import HIGH, MEDIAN, NINETY, forecast, least_values
+    except ModuleNotFoundError:
+        return [], f"a forecast needs numpy: {how_to_add('foresight')}"
+    least = least_values(STEPS_A_DAY, HORIZON_STEPS)
+    if len(pods) < least:
+        known, takes = a_while(len(pods) * STEP_SECONDS), a_while(least * STEP_SECONDS)
+        return [], f"demand is noted for {known}, it takes {takes}"
+    found = forecast(np.array(pods, dtype=np.float64), STEPS_A_DAY, HORIZON_STEPS)
+    levels = zip(*(found[level].tolist() for level in (MEDIAN, NINETY, HIGH)), strict=True)
+    return [
+        BandShape(at=(step + ahead) * STEP_SECONDS, p50=round(p50, 2), p90=round(p90, 2), p95=round(p95, 2))
+        for ahead, (p50, p90, p95) in enumerate(levels)
+    ], ""

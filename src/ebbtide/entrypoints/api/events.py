@@ -20,8 +20,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope, Send
 
 from ebbtide.entrypoints.api.guard import Needs
-from ebbtide.entrypoints.api.problems import Problem
-from ebbtide.entrypoints.api.scopes import Scope as Right
+from ebbtide.entrypoints.api.routing import Problem
+from ebbtide.entrypoints.api.site import Scope as Right
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.entrypoints.api.views import entry_shape
 from ebbtide.errors import EbbtideError

@@ -19,9 +19,8 @@ from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 
-from ebbtide.entrypoints.api.problems import Problem, answer
-from ebbtide.entrypoints.api.scopes import Scope, Token, expired, find_token
-from ebbtide.entrypoints.api.site import Site
+from ebbtide.entrypoints.api.routing import Problem, answer
+from ebbtide.entrypoints.api.site import Scope, Site, Token, expired, find_token
 
 SECURE = {
     "X-Content-Type-Options": "nosniff",

@@ -1,30 +1,246 @@
 """`/api/v1/hold/{policy}`: for gateways that ask before they pass a request on (nginx `auth_request`, Caddy
-`forward_auth`, Envoy `ext_authz`, Traefik `forwardAuth`, HAProxy).
+`forward_auth`, Envoy `ext_authz`, Traefik `ForwardAuth`). The request is held until its policy is awake.
 
 The answer is 200 as soon as the policy is awake. What is answered when time is up can be chosen, since each
 gateway shows its clients something else of it. Of a parameter that is given twice the first counts: a gateway
 that appends what its client sent cannot be made to say something else.
+
+Requests that are held until their policy is awake: asked for by gateways in front of it, one call each.
+
+    asked ──awake──> ready
+      └──wakes──> held ──ready──> ready
+                   ├──time is up──> late
+                   └──caller leaves: its place is free at once
+
+All that come for one policy share one question and one thread that waits. Where the store does not answer,
+they are held to their deadlines and the question is asked again: the wake is written as soon as it can be.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field, ValidationError
 
-from ebbtide.entrypoints.api import problems
-from ebbtide.entrypoints.api.connections import places
-from ebbtide.entrypoints.api.context import RouteContext
+from ebbtide.core.scale_to_zero.wake import cold_start_timeout
+from ebbtide.engine.scale_to_zero.policies import Policies
+from ebbtide.engine.scale_to_zero.scaling import Scaling, Woken
+from ebbtide.entrypoints.api import routing
 from ebbtide.entrypoints.api.guard import Needs, address_of, may_start_wake, who_asks
-from ebbtide.entrypoints.api.holding import Caller, Held, Holding
-from ebbtide.entrypoints.api.problems import Problem, answer, field_name
-from ebbtide.entrypoints.api.scopes import Scope
-from ebbtide.entrypoints.api.waiting import Waiting
+from ebbtide.entrypoints.api.routing import Problem, RouteContext, answer, field_name
+from ebbtide.entrypoints.api.serving import places
+from ebbtide.entrypoints.api.site import Scope
+from ebbtide.entrypoints.api.wakes import Waiting, retrieve
+from ebbtide.entrypoints.views.inputs import why_not_plain
 from ebbtide.entrypoints.views.policy_schemas import Strict
-from ebbtide.gate.page import waiting_page
+from ebbtide.errors import EbbtideError, NotFound
+from ebbtide.gate.http import waiting_page
+from ebbtide.model.idle import Phase
+from ebbtide.model.policy import Policy
+
+AWAKE_SECONDS = 1.0
+"""For so long an answer "awake" counts for those that come next. What was used a second ago does not fall
+asleep by idleness."""
+BACKOFF_SECONDS = (0.25, 0.5, 1.0, 2.0)
+ASKED_AT_ONCE = 16
+QUESTION_SECONDS = 2.0
+"""How long one question may take, however short the wait."""
+RETRY_AFTER_SECONDS = 30
+"""Where nothing is known of how long it takes."""
+ASLEEP = (Phase.FALLING, Phase.ZERO)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How it ended."""
+
+    ready: bool
+    policy: str
+    retry_after_seconds: int = RETRY_AFTER_SECONDS
+    why: str = ""
+    """Why it is not ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    seconds: float | None
+    """How long it may be held; None: as the policy says."""
+    may_wake: Callable[[], str]
+    """Why it may start no wake now; empty where it may. Asked only if one is to be started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    policy: Policy
+    woken: Woken | None
+    """None where it is awake."""
+    refused: str = ""
+
+
+@dataclass(slots=True)
+class _Question:
+    """The one in progress, and the one that comes after it. Who comes while a question is in progress shares
+    the next: the answer to this one may be from before the policy fell asleep."""
+
+    now: asyncio.Task[Answer] | None = None
+    following: asyncio.Task[Answer] | None = None
+    awake_at: float | None = None
+
+
+@dataclass(slots=True)
+class _Known:
+    """Of a policy, what the last answer said: for while the store does not answer."""
+
+    name: str
+    most: int
+    hold_seconds: int
+    eta_seconds: int = RETRY_AFTER_SECONDS
+
+
+class _Gone(Exception):
+    """There is no such policy, which is something else than that its target is gone."""
+
+    def __init__(self, error: NotFound) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@dataclass
+class Holding:
+    scaling: Scaling
+    policies: Policies
+    waiting: Waiting
+    most: int
+    _questions: dict[str, _Question] = field(default_factory=dict)
+    _known: dict[str, _Known] = field(default_factory=dict)
+    _held: Counter[str] = field(default_factory=Counter)
+    _limiter: CapacityLimiter | None = None
+
+    @property
+    def held(self) -> int:
+        return self._held.total()
+
+    async def hold(self, name: str, caller: Caller) -> Held:
+        """`NotFound` where there is no such policy, by name or id."""
+        if self._was_awake(name):
+            return Held(True, name)
+        known = self._known.get(name)
+        if self.held >= self.most or self._held[name] >= (known.most if known else self.most):
+            return self._late(name, "too many requests are held already")
+        self._held[name] += 1
+        try:
+            return await self._hold(name, caller, asyncio.get_running_loop().time())
+        finally:
+            self._held[name] -= 1
+            self._held += Counter()  # without the empty ones
+
+    def _was_awake(self, name: str) -> bool:
+        question = self._questions.get(name)
+        at = question.awake_at if question is not None else None
+        return at is not None and asyncio.get_running_loop().time() - at < AWAKE_SECONDS
+
+    async def _hold(self, name: str, caller: Caller, since: float) -> Held:
+        loop, failures, why = asyncio.get_running_loop(), 0, "it is not awake yet"
+        while True:
+            try:
+                # Also who may not be held at all gets an answer: whether it is awake.
+                end = max(self._deadline(name, caller, since), since + QUESTION_SECONDS)
+                async with asyncio.timeout_at(end):
+                    answer = await self._ask(name, caller)
+                if answer.refused:
+                    return self._late(name, answer.refused)
+                # The first answer says how long the policy lets it be held.
+                async with asyncio.timeout_at(self._deadline(name, caller, since)):
+                    if answer.woken is None or await self._ready(answer.policy, answer.woken):
+                        self._questions[name].awake_at = loop.time()
+                        return Held(True, name)
+                why = "it is not awake yet"
+            except TimeoutError:
+                return self._late(name, why)
+            except _Gone as gone:
+                raise gone.error from gone
+            except EbbtideError as error:
+                why = f"could not be woken yet: {error}"
+            failures += 1
+            left = self._deadline(name, caller, since) - loop.time()
+            if left <= 0:
+                return self._late(name, why)
+            await asyncio.sleep(min(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1], left))
+
+    def _deadline(self, name: str, caller: Caller, since: float) -> float:
+        known = self._known.get(name)
+        own = known.hold_seconds if known else self.scaling.defaults.cold_start_timeout_seconds
+        return since + (own if caller.seconds is None else caller.seconds)
+
+    def _late(self, name: str, why: str) -> Held:
+        known = self._known.get(name)
+        return Held(False, known.name, known.eta_seconds, why) if known else Held(False, name, why=why)
+
+    async def _ready(self, policy: Policy, woken: Woken) -> bool:
+        until = self.scaling.ports.clock.now() + cold_start_timeout(policy, self.scaling.defaults)
+        ended = await self.waiting.ready(policy.id, woken.wake_id, until)
+        return ended is not None and ended.ready
+
+    async def _ask(self, name: str, caller: Caller) -> Answer:
+        question = self._questions.setdefault(name, _Question())
+        if question.now is None:
+            question.now = asyncio.create_task(self._asked(name, question, caller))
+            question.now.add_done_callback(retrieve)
+            return await asyncio.shield(question.now)
+        if question.following is None:
+            question.following = asyncio.create_task(self._asked_after(name, question, caller))
+            question.following.add_done_callback(retrieve)
+        return await asyncio.shield(question.following)
+
+    async def _asked_after(self, name: str, question: _Question, caller: Caller) -> Answer:
+        if question.now is not None:
+            await asyncio.wait({question.now})
+        question.now, question.following = asyncio.current_task(), None
+        return await self._asked(name, question, caller)
+
+    async def _asked(self, name: str, question: _Question, caller: Caller) -> Answer:
+        self._limiter = self._limiter or CapacityLimiter(ASKED_AT_ONCE)
+        try:
+            answer = await to_thread.run_sync(self._look, name, caller, limiter=self._limiter)
+        except _Gone:
+            self._questions.pop(name, None)
+            self._known.pop(name, None)
+            raise
+        finally:
+            question.now = None
+        self._note(name, answer)
+        return answer
+
+    def _look(self, name: str, caller: Caller) -> Answer:
+        """In a thread."""
+        try:
+            if why_not_plain(name):
+                raise NotFound(f"there is no policy {name!r}; nothing was changed")
+            policy = self.policies.find(name)
+        except NotFound as error:
+            raise _Gone(error) from error
+        state = self.scaling.ports.policies.find_state(policy.id)
+        if state is not None and state.phase in ASLEEP and (why := caller.may_wake()):
+            return Answer(policy, None, why)
+        return Answer(policy, self.scaling.arrival(policy.id))
+
+    def _note(self, name: str, answer: Answer) -> None:
+        policy, gate = answer.policy, answer.policy.gate
+        limit = cold_start_timeout(policy, self.scaling.defaults)
+        self._known[name] = _Known(
+            policy.name,
+            self.most if gate is None else gate.max_held,
+            limit if gate is None or gate.hold_seconds is None else gate.hold_seconds,
+            answer.woken.estimated_ready_seconds if answer.woken is not None else RETRY_AFTER_SECONDS,
+        )
+
 
 METHODS = ("HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """Some gateways ask with the method of the request that they hold."""
@@ -54,7 +270,7 @@ SHAPES: dict[str, Any] = {
 
 _LATE = {
     "description": "Not awake when time was up, or an error.",
-    "content": {**problems.SHOWN["content"], "text/html": {}},
+    "content": {**routing.SHOWN["content"], "text/html": {}},
 }
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "It is awake."},

@@ -1,19 +1,192 @@
-"""What the API serves: one cluster's record and log, an observation of it, its policies, and who may do
-what."""
+"""What the API stands on: one cluster's record and log, a look at it (what was seen last where it cannot be
+read now), its policies, and who may do what; all made from a configuration and its open ports.
+
+Who may do what. A token has one scope; `admin` may all that `wake` may, and `wake` all that `read` may.
+Tokens are kept as SHA-256 digests and compared in constant time, all of them every time. Several may be
+valid at once, so one can be replaced without a gap.
+
+What is observed of the cluster, and the last observation if it cannot be read now. Stale is not empty: a
+cluster that does not answer has not lost its nodes. Where a source cannot be read, its last values stay, and
+`stale` says since when. The problems of now stay in the snapshot, so nothing computed from it is taken for a
+reason to act.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+import hashlib
+import hmac
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ebbtide.entrypoints.api.scopes import Token
-from ebbtide.entrypoints.api.sight import Sight
+from ebbtide.config.api import ApiKeys, TokenKeys, beyond_loopback, webhook_secrets
+from ebbtide.engine.ports import observe
+from ebbtide.errors import ConfigError
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Node, NodeUse, Snapshot
 from ebbtide.ports import Clock, Store
 
 if TYPE_CHECKING:
+    from ebbtide.adapters.metrics_export.serving import Health
+    from ebbtide.config import Config
+    from ebbtide.engine.ports import Ports
     from ebbtide.engine.scale_to_zero.scaling import Scaling
+
+
+class Scope(IntEnum):
+    READ = 1
+    WAKE = 2
+    ADMIN = 3
+
+    @property
+    def spoken(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    name: str
+    scope: Scope
+    digest: str
+    """SHA-256 of the token, in hex."""
+    expires_at: int | None = None
+
+
+def new_token() -> str:
+    """Long enough that guessing and salting are next to the point."""
+    return f"ebb_{secrets.token_urlsafe(32)}"
+
+
+def digest_of(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def find_token(presented: str, tokens: Sequence[Token]) -> Token | None:
+    """The token that was presented; also one that has expired, which the caller must look at."""
+    digest = digest_of(presented)
+    found = [token for token in tokens if hmac.compare_digest(digest, token.digest.lower())]
+    # Of two entries with one digest the one that is valid longer counts.
+    return max(found, key=_valid_until, default=None)
+
+
+def _valid_until(token: Token) -> float:
+    return float("inf") if token.expires_at is None else token.expires_at
+
+
+def expired(token: Token, now: float) -> bool:
+    return token.expires_at is not None and token.expires_at <= now
+
+
+LOOK_SECONDS = 5.0
+Uses = Mapping[str, NodeUse]
+ReadUse = Callable[[Sequence[Node]], Uses]
+
+
+def nobody_knows(_: Sequence[Node]) -> Uses:
+    return {}
+
+
+class Origin(StrEnum):
+    CLUSTER = "cluster"
+    CLOUD = "cloud"
+    METRICS = "metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A source that cannot be read now. `at` is when it was last read; 0 if it never was."""
+
+    origin: Origin
+    at: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    snapshot: Snapshot
+    stale: tuple[Stale, ...] = ()
+    last_cpu: float | None = None
+    """The CPU use that was known last; also where it is unknown now."""
+    uses: Uses = field(default_factory=dict)
+    """What each node was last known to use, by its UID; one that was never measured is missing."""
+
+    def never(self, origin: Origin) -> bool:
+        """Whether nothing is known of it at all: then a count of it is unknown, not 0."""
+        return any(each.origin is origin and not each.at for each in self.stale)
+
+
+class Sight:
+    """Looks again when the last look is older than a few seconds: however many pages are open, the cluster
+    and the cloud are asked no more often than that."""
+
+    def __init__(
+        self,
+        look: Callable[[], Snapshot],
+        clock: Clock,
+        seconds: float = LOOK_SECONDS,
+        read_use: ReadUse = nobody_knows,
+    ) -> None:
+        self._look = look
+        self._read_use = read_use
+        self._clock = clock
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._seen: Seen | None = None
+        self._at = 0.0
+        self._known = Snapshot(0)
+        self._read_at: dict[Origin, int] = {}
+        self._uses: Uses = {}
+
+    def snapshot(self) -> Snapshot:
+        return self.seen().snapshot
+
+    def seen(self) -> Seen:
+        with self._lock:
+            now = self._clock.now()
+            if self._seen is None or not 0 <= now - self._at < self._seconds:
+                self._seen, self._at = self._merged(self._look()), now
+            return self._seen
+
+    def _merged(self, fresh: Snapshot) -> Seen:
+        unread = unread_in(fresh, self._known)
+        for origin in set(Origin) - unread.keys():
+            self._read_at[origin] = fresh.at
+        kept = fresh
+        if Origin.CLUSTER in unread:
+            kept = replace(kept, cluster=self._known.cluster, players=self._known.players)
+        if Origin.CLOUD in unread:
+            kept = replace(kept, instances=self._known.instances)
+        self._known = kept if kept.cpu.value is not None else replace(kept, cpu=self._known.cpu)
+        stale = tuple(Stale(each, self._read_at.get(each, 0), why) for each, why in unread.items())
+        self._uses = self._used_in(kept)
+        return Seen(kept, stale, self._known.cpu.value, self._uses)
+
+    def _used_in(self, kept: Snapshot) -> Uses:
+        """Fresh where a node has a sample, else what was known of it last, with its time: a sample that is
+        missing is no use of 0. Metrics that cannot say the average are not asked once more in the same look:
+        each question may cost a timeout."""
+        nodes = kept.cluster.nodes
+        fresh = self._read_use(nodes) if kept.cpu.value is not None else {}
+        found = ((node.uid, fresh.get(node.name) or self._uses.get(node.uid)) for node in nodes)
+        return {uid: use for uid, use in found if use is not None}
+
+
+def unread_in(fresh: Snapshot, known: Snapshot) -> dict[Origin, str]:
+    """The sources that `fresh` could not read, each with what is wrong. A cluster without a single node is
+    not believed either: `observe` reports that as a problem, and the last nodes are the better picture."""
+    says = "; ".join(fresh.problems)
+    unread = {}
+    if fresh.problems and not fresh.cluster.nodes:
+        unread[Origin.CLUSTER] = says
+    if fresh.problems and not fresh.instances and (known.instances or fresh.cluster.nodes):
+        unread[Origin.CLOUD] = says
+    if fresh.cpu.value is None and known.cpu.value is not None and Origin.CLUSTER not in unread:
+        unread[Origin.METRICS] = fresh.cpu.problem
+    return unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +260,62 @@ class Site:
     healthy: Callable[[], str] = field(default=lambda: "")
     """What is wrong with the process; empty while it is well."""
     ready: Callable[[], str] = field(default=lambda: "")
+
+
+def open_site(
+    config: Config,
+    ports: Ports,
+    listen: str,
+    scaling: Scaling | None = None,
+    health: Health | None = None,
+) -> Site:
+    """With the metrics and the health of the same process, if it has any."""
+    keys, settings = config.api, config.settings
+    well: dict[str, Any] = {}
+    if health is not None:
+        well = {"metrics": exporter(health), "healthy": health.why_dead, "ready": health.why_not_ready}
+    return Site(
+        store=ports.store,
+        settings=settings,
+        sight=Sight(
+            lambda: observe(ports, settings),
+            ports.clock,
+            read_use=ports.uses.read_use if ports.uses is not None else nobody_knows,
+        ),
+        clock=ports.clock,
+        new_id=ports.new_id,
+        scaling=scaling,
+        tokens=tuple(token_of(each) for each in keys.tokens),
+        hosts=keys.hosts,
+        open_reading=reads_openly(keys, listen),
+        webhook_secrets=webhook_secrets(keys.webhook_secrets_file),
+        rate_per_minute=keys.rate_per_minute,
+        wakes_per_minute=keys.wakes_per_minute,
+        max_holds=keys.max_holds,
+        kind=config.cluster_kind,
+        **well,
+    )
+
+
+def exporter(health: Health) -> Callable[[], tuple[bytes, str]]:
+    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+    return lambda: (generate_latest(health.metrics.registry), CONTENT_TYPE_LATEST)
+
+
+def reads_openly(keys: ApiKeys, listen: str) -> bool:
+    return keys.open_reading and not keys.tokens and not beyond_loopback(listen)
+
+
+def token_of(keys: TokenKeys) -> Token:
+    expires = None
+    if keys.expires:
+        try:
+            day = datetime.strptime(keys.expires, "%Y-%m-%d").replace(tzinfo=UTC)
+        except ValueError as error:
+            raise ConfigError(
+                f"api.tokens: {keys.expires!r}, when {keys.name!r} expires, is not a day; nothing was "
+                "touched. Write it as 2027-01-31."
+            ) from error
+        expires = int(day.timestamp())
+    return Token(keys.name, Scope[keys.scope.upper()], keys.sha256, expires)

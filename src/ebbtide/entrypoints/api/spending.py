@@ -1,39 +1,48 @@
-"""What was paid and saved in the last days, by what and for whom."""
+"""What was paid in the last days, what was saved, and what other settings would have cost."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
+from fastapi.responses import Response
 
 from ebbtide.core.prices import CostPoint, cost_point
-from ebbtide.engine.cost_notes import point_of
+from ebbtide.engine.notes import point_of
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.entrypoints.api.guard import Needs
-from ebbtide.entrypoints.api.money_schemas import (
+from ebbtide.entrypoints.api.money import (
+    BacktestShape,
+    LastBacktestShape,
     ProjectionShape,
     SavedShape,
     ShareShape,
     SpendingDayShape,
     SpendingShape,
+    TriedShape,
 )
-from ebbtide.entrypoints.api.scopes import Scope
-from ebbtide.entrypoints.api.site import Site
-from ebbtide.entrypoints.views.days import logged_between
-from ebbtide.entrypoints.views.shares import Share, shares_of, with_sleepers
+from ebbtide.entrypoints.api.routing import RouteContext, bounds
+from ebbtide.entrypoints.api.site import Scope, Site
+from ebbtide.entrypoints.published import last_published
+from ebbtide.entrypoints.views.inputs import logged_between
+from ebbtide.entrypoints.views.policy_schemas import SavingsShape, SummaryShape
+from ebbtide.entrypoints.views.policy_shapes import csv_text, savings_shape, summary_shape
 from ebbtide.entrypoints.views.spending import (
     Projection,
     Removed,
+    Share,
     SpendingDay,
     date_of,
     projection,
     removed_by_day,
+    shares_of,
     spending_days,
+    with_sleepers,
 )
-from ebbtide.model.events import OperationClosed
+from ebbtide.model.events import BacktestPublished, OperationClosed
 from ebbtide.model.log import LogKind
 from ebbtide.narrate import fact_in
 
@@ -164,4 +173,85 @@ def _share(share: Share, slept: Mapping[str, Decimal]) -> ShareShape:
         count=share.count,
         unpriced=share.unpriced,
         slept=_text(slept.get(share.name, Decimal(0))),
+    )
+
+
+READ = [Depends(Needs(Scope.READ))]
+First = Annotated[str, Query(alias="from", max_length=10, description="First day, as 2026-01-31.")]
+Last = Annotated[str, Query(alias="to", max_length=10, description="Last day, included.")]
+Form = Annotated[str, Query(alias="format", pattern="^(json|csv)$", description="json or csv.")]
+
+
+def saving_routes(context: RouteContext) -> APIRouter:
+    routes = APIRouter(prefix="/api/v1/scaling", tags=["savings"])
+    answers: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}}}}
+
+    @routes.get("/savings/summary", dependencies=READ, response_model=SummaryShape, responses=answers)
+    def summary(first: First = "", last: Last = "", form: Form = "json") -> SummaryShape | Response:
+        """Over all policies; the last 30 days where nothing is said."""
+        start, end, period, yesterday = bounds(first, last, context.now)
+        shape = summary_shape(context.scaling.summary(start, end), period, yesterday)
+        return as_csv(shape) if form == "csv" else shape
+
+    @routes.get(
+        "/policies/{policy_id}/savings", dependencies=READ, response_model=SavingsShape, responses=answers
+    )
+    def savings(
+        policy_id: str, first: First = "", last: Last = "", form: Form = "json"
+    ) -> SavingsShape | Response:
+        """Of one policy; the last 30 days where nothing is said."""
+        start, end, period, yesterday = bounds(first, last, context.now)
+        shape = savings_shape(context.scaling.savings(policy_id, start, end), period, yesterday)
+        return as_csv(shape) if form == "csv" else shape
+
+    return routes
+
+
+def as_csv(shape: SavingsShape) -> Response:
+    return Response(csv_text(shape), media_type="text/csv")
+
+
+MONTH_SECONDS = 730 * 3600
+WHOLE_CENTS = Decimal("0.01")
+
+
+def what_if_routes(site: Site) -> APIRouter:
+    routes = APIRouter(prefix="/api/v1", tags=["money"])
+
+    @routes.get("/backtest", dependencies=[Depends(Needs(Scope.READ))])
+    def backtest() -> LastBacktestShape:
+        """The backtest that was published last: what each of its settings would cost a month."""
+        found = last_published(site.store)
+        return LastBacktestShape(backtest=None if found is None else backtest_shape(*found))
+
+    return routes
+
+
+def backtest_shape(at: int, fact: BacktestPublished) -> BacktestShape:
+    seconds = max(fact.seconds, 1.0)
+    months, days = Decimal(str(seconds)) / MONTH_SECONDS, seconds / DAY_SECONDS
+    today = next((Decimal(one.cost) for one in fact.tried if one.today), None)
+
+    def a_month(cost: Decimal) -> str:
+        return str((cost / months).quantize(WHOLE_CENTS))
+
+    return BacktestShape(
+        published_at=at,
+        recording=fact.recording,
+        seconds=seconds,
+        currency=fact.currency,
+        calibration=fact.calibration,
+        tried=[
+            TriedShape(
+                name=one.name,
+                cost_a_month=a_month(Decimal(one.cost)),
+                saves_a_month=None if today is None else a_month(today - Decimal(one.cost)),
+                pending_seconds_a_day=round(one.pending_seconds / days, 1),
+                wait_p95=one.wait_p95,
+                evictions_a_day=round(one.evictions / days, 2),
+                front=one.front,
+                today=one.today,
+            )
+            for one in fact.tried
+        ],
     )

@@ -11,7 +11,7 @@ from ebbtide.core.consolidation.pace import wait_seconds
 from ebbtide.core.operations.facts import Part, part_name, parts
 from ebbtide.core.prices import CostPoint, cost_point, price_of
 from ebbtide.core.words import a_while, count_of
-from ebbtide.entrypoints.api.sight import Origin, Seen
+from ebbtide.entrypoints.api.site import Origin, Seen
 from ebbtide.entrypoints.views.headline import TO_LEAVE, HeadlineSituation, headline, pods_to_leave
 from ebbtide.entrypoints.views.schemas import (
     Brake,
@@ -26,7 +26,6 @@ from ebbtide.entrypoints.views.schemas import (
 )
 from ebbtide.model.events import OperationBegun
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.node import Node
 from ebbtide.model.operation import (
     Move,
     Operation,
@@ -40,7 +39,7 @@ from ebbtide.model.operation import (
 )
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView, Snapshot
+from ebbtide.model.snapshot import ClusterView, Node, Snapshot
 
 DEMO = "demo"
 """The kind of a cluster in which everything is simulated and may be broken."""

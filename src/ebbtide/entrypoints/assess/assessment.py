@@ -13,15 +13,13 @@ from decimal import Decimal
 
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.prices import PriceBook
-from ebbtide.entrypoints.assess.blockers import Blockers
 from ebbtide.entrypoints.assess.pricing import NodePrice, estimated_book, price_node
-from ebbtide.entrypoints.assess.repacking import RepackedCluster, repacked
-from ebbtide.model.node import Instance, Node
+from ebbtide.entrypoints.assess.repacking import Blockers, RepackedCluster, repacked
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView, Snapshot
+from ebbtide.model.snapshot import ClusterView, Instance, Node, Snapshot
 
 POOL = "(no pool)"
 HOURS_PER_MONTH = 730

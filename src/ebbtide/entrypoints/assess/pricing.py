@@ -1,32 +1,181 @@
 """What a node of any cloud costs an hour: exactly where a list says so, else from and to, with the reason. A
-node of no known cloud has no price: its owner knows what it costs, and can say so in a price file."""
+node of no known cloud has no price.
+
+Prices for reading only: machine types of clouds that Ebbtide launches nothing in, and how far the prices of
+regions and of spot lie from the listed ones. Nothing is launched by any of it. GKE and AKS: list prices on
+demand for Linux of us-central1 and eastus, USD an hour. Hetzner: types that are not built in, from the price
+a month that was listed at the end of 2025 to the one in 2026, EUR; the first is below the second for each,
+and which of them a server costs depends on when and where it was ordered. Regions of EC2: what an m5.large
+costs there compared with us-east-1. Typed in by hand and not checked against the clouds: good for a first
+look, not for a bill. A report names the list and its date next to every price.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from enum import StrEnum
 
 from ebbtide.core import prices
 from ebbtide.core.prices import PriceBook
 from ebbtide.entrypoints.assess.ec2_families import ec2_price
-from ebbtide.entrypoints.assess.listed import (
-    AKS,
-    ANYWHERE,
-    AS_OF,
-    EC2_REGIONS,
-    GKE,
-    HETZNER,
-    HOME,
-    NEAR,
-    PREFIXES,
-    SPOT,
-    Listed,
-    ListedCloud,
-    Ranged,
-)
-from ebbtide.model.node import Market, Node
+from ebbtide.model.pod import Resources
 from ebbtide.model.pool import Price
-from ebbtide.model.resources import Resources
+from ebbtide.model.snapshot import Market, Node
+
+AS_OF = "2026-11-15"
+
+
+class ListedCloud(StrEnum):
+    EC2 = "EC2"
+    HETZNER = "Hetzner"
+    GKE = "GKE"
+    AKS = "AKS"
+    UNKNOWN = ""
+
+
+PREFIXES = {
+    "aws://": ListedCloud.EC2,
+    "hcloud://": ListedCloud.HETZNER,
+    "gce://": ListedCloud.GKE,
+    "azure://": ListedCloud.AKS,
+}
+HOME = {ListedCloud.EC2: "us-east-1", ListedCloud.GKE: "us-central1", ListedCloud.AKS: "eastus"}
+"""The region that each list is of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    cpus: int
+    memory_gib: Decimal
+    per_hour: Decimal
+
+
+def _table(text: str) -> dict[str, Listed]:
+    rows = (line.split() for line in text.strip().splitlines())
+    return {name: Listed(int(cpus), Decimal(gib), Decimal(price)) for name, cpus, gib, price in rows}
+
+
+GKE = _table("""
+e2-medium          2    4   0.03350571
+e2-standard-2      2    8   0.06701142
+e2-standard-4      4   16   0.13402284
+e2-standard-8      8   32   0.26804568
+e2-standard-16    16   64   0.53609136
+e2-highmem-2       2   16   0.09039966
+e2-highmem-4       4   32   0.18079932
+e2-highcpu-4       4    4   0.09894048
+n1-standard-1      1    3.75  0.04749975
+n1-standard-2      2    7.5 0.09499950
+n1-standard-4      4   15   0.18999900
+n1-standard-8      8   30   0.37999800
+n2-standard-2      2    8   0.09711800
+n2-standard-4      4   16   0.19423600
+n2-standard-8      8   32   0.38847200
+n2-standard-16    16   64   0.77694400
+n2d-standard-2     2    8   0.08449200
+n2d-standard-4     4   16   0.16898400
+n2d-standard-8     8   32   0.33796800
+""")
+AKS = _table("""
+Standard_B2s        2    4   0.0416
+Standard_B2ms       2    8   0.0832
+Standard_B4ms       4   16   0.1660
+Standard_D2s_v3     2    8   0.0960
+Standard_D4s_v3     4   16   0.1920
+Standard_D8s_v3     8   32   0.3840
+Standard_D2s_v4     2    8   0.0960
+Standard_D4s_v4     4   16   0.1920
+Standard_D8s_v4     8   32   0.3840
+Standard_D2s_v5     2    8   0.0960
+Standard_D4s_v5     4   16   0.1920
+Standard_D8s_v5     8   32   0.3840
+Standard_D16s_v5   16   64   0.7680
+Standard_D2as_v5    2    8   0.0860
+Standard_D4as_v5    4   16   0.1720
+Standard_D8as_v5    8   32   0.3440
+Standard_E2s_v5     2   16   0.1260
+Standard_E4s_v5     4   32   0.2520
+Standard_E8s_v5     8   64   0.5040
+Standard_F2s_v2     2    4   0.0850
+Standard_F4s_v2     4    8   0.1690
+Standard_F8s_v2     8   16   0.3380
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranged:
+    """EUR a month, from and to."""
+
+    low: Decimal
+    high: Decimal
+
+
+def _ranges(text: str) -> dict[str, Ranged]:
+    rows = (line.split() for line in text.strip().splitlines())
+    return {name: Ranged(Decimal(low), Decimal(high)) for name, low, high in rows}
+
+
+HETZNER = _ranges("""
+cx22     3.79    5.99
+cx32     6.80    8.99
+cx42    14.99   16.49
+cx52    29.49   29.99
+cx23     3.49    5.99
+cx33     5.49    8.99
+cx43     9.49   16.49
+cx53    17.49   29.99
+cax11    3.79    6.49
+cax21    6.49   10.99
+cax31   12.49   21.49
+cax41   24.49   41.49
+cpx11    4.99   17.99
+cpx21    9.49   32.49
+cpx31   16.49   62.99
+cpx41   30.49  120.99
+cpx51   60.49  238.49
+ccx13   12.49   43.49
+ccx23   24.49   86.49
+ccx33   48.49  138.99
+ccx43   96.49  276.49
+ccx53  192.49  533.99
+ccx63  288.49  853.99
+""")
+EC2_REGIONS: Mapping[str, Decimal] = {
+    region: Decimal(factor)
+    for region, factor in {
+        "us-east-1": "1",
+        "us-east-2": "1",
+        "us-west-1": "1.17",
+        "us-west-2": "1",
+        "ca-central-1": "1.11",
+        "eu-west-1": "1.11",
+        "eu-west-2": "1.16",
+        "eu-west-3": "1.17",
+        "eu-central-1": "1.20",
+        "eu-north-1": "1.06",
+        "eu-south-1": "1.17",
+        "ap-south-1": "1.05",
+        "ap-southeast-1": "1.25",
+        "ap-southeast-2": "1.25",
+        "ap-northeast-1": "1.29",
+        "ap-northeast-2": "1.23",
+        "af-south-1": "1.32",
+        "sa-east-1": "1.59",
+    }.items()
+}
+NEAR = Decimal("0.10")
+"""Families differ by about this much from the factor of their region."""
+ANYWHERE = (Decimal("0.95"), Decimal("1.70"))
+"""A region that is not in the list, compared with the one that is."""
+SPOT: Mapping[ListedCloud, tuple[Decimal, Decimal]] = {
+    ListedCloud.EC2: (Decimal("0.30"), Decimal("0.60")),
+    ListedCloud.GKE: (Decimal("0.09"), Decimal("0.40")),
+    ListedCloud.AKS: (Decimal("0.10"), Decimal("0.50")),
+}
+"""What spot usually costs of the price on demand, from and to."""
+
 
 REGION_LABEL = "topology.kubernetes.io/region"
 MIB_PER_GIB = 1024

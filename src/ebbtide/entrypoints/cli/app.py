@@ -10,25 +10,18 @@ from typer.core import TyperGroup
 
 from ebbtide import __version__
 from ebbtide.entrypoints.cli import (
-    adoption,
     configuration,
     costs,
     db,
     decisions,
     demo,
     foresight,
-    gate,
     look,
     policies,
-    recording,
-    reporting,
     running,
-    savings,
     serving,
     simulation,
     starting,
-    switch,
-    tuning,
 )
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath
 from ebbtide.entrypoints.doctor import command
@@ -92,7 +85,7 @@ def root(
 
 app.command(rich_help_panel=START)(demo.demo)
 app.command(rich_help_panel=START)(starting.init)
-app.command(rich_help_panel=START)(adoption.adopt)
+app.command(rich_help_panel=START)(starting.adopt)
 app.command(rich_help_panel=RUN)(running.run)
 app.command(rich_help_panel=RUN)(running.once)
 app.command(rich_help_panel=RUN)(serving.serve)
@@ -101,17 +94,17 @@ app.command(rich_help_panel=LOOK)(look.log)
 app.command(rich_help_panel=LOOK)(decisions.plan)
 app.command(rich_help_panel=LOOK)(decisions.explain)
 app.command(rich_help_panel=LOOK)(decisions.replay)
-app.command(rich_help_panel=RUN)(switch.pause)
-app.command(rich_help_panel=RUN)(switch.resume)
+app.command(rich_help_panel=RUN)(look.pause)
+app.command(rich_help_panel=RUN)(look.resume)
 app.command(rich_help_panel=PLAN)(simulation.simulate)
-app.command(rich_help_panel=PLAN)(recording.record)
+app.command(rich_help_panel=PLAN)(simulation.record)
 app.command(rich_help_panel=PLAN)(foresight.backtest)
-app.command(rich_help_panel=PLAN)(tuning.tune)
+app.command(rich_help_panel=PLAN)(foresight.tune)
 app.command(rich_help_panel=PLAN)(foresight.forecast)
 app.command(rich_help_panel=PLAN)(decisions.consolidate)
 app.command(rich_help_panel=SLEEP)(policies.wake)
-app.command(rich_help_panel=SLEEP)(savings.savings)
-app.command(rich_help_panel=LOOK)(reporting.report)
+app.command(rich_help_panel=SLEEP)(costs.savings)
+app.command(rich_help_panel=LOOK)(costs.report)
 app.command(rich_help_panel=PLAN)(costs.assess)
 app.command(rich_help_panel=START)(command.doctor)
 app.add_typer(costs.app, name="prices", cls=Group, rich_help_panel=PLAN)
@@ -119,7 +112,7 @@ app.add_typer(configuration.app, name="config", cls=Group, rich_help_panel=START
 app.add_typer(db.app, name="db", cls=Group, rich_help_panel=KEEP)
 app.add_typer(serving.tokens, name="token", cls=Group, rich_help_panel=KEEP)
 app.add_typer(policies.app, name="policy", cls=Group, rich_help_panel=SLEEP)
-app.add_typer(gate.app, name="gate", cls=Group, rich_help_panel=SLEEP)
+app.add_typer(serving.app, name="gate", cls=Group, rich_help_panel=SLEEP)
 
 
 @app.command(rich_help_panel=PLAN)

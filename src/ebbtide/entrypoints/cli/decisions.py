@@ -1,35 +1,155 @@
-"""`ebbtide plan`, `explain`, `replay` and `consolidate --dry-run`: what would be done, what was decided and
-whether that holds, and which nodes could go.
+"""`ebbtide plan`, `explain`, `replay` and `consolidate --dry-run`: what would be done (also `plan --dump
+FILE`, for a cluster as kubectl printed it), what was decided and whether that holds, and which nodes
+could go.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from ebbtide.entrypoints.cli.options import (
+    BAD,
+    GOOD,
+    QUIET,
+    STRONG,
     AsJson,
     ConfigPath,
+    console,
     existing_store,
     looking_only,
     read_config,
     says_simulated,
+    write_json,
+    write_lines,
 )
-from ebbtide.entrypoints.cli.plan_dump import plan_dump
-from ebbtide.entrypoints.cli.writing import BAD, GOOD, QUIET, console, write_json, write_lines
 from ebbtide.errors import Usage
 from ebbtide.model.decision import Action
 from ebbtide.model.log import LogEntry, LogKind
 
 if TYPE_CHECKING:
+    from ebbtide.adapters.kube.dump import Dump
     from ebbtide.config import Config
     from ebbtide.engine.ports import Ports
+    from ebbtide.entrypoints.views.dump_plan import DumpPlan
     from ebbtide.model.decision import Decision
     from ebbtide.model.record import Record
+
+STDIN = "-"
+_NAMED = 5
+"""Nodes and reasons that are named before the rest is counted."""
+
+
+def plan_dump(ctx: typer.Context, source: str, config: Path | None, as_json: bool) -> None:
+    from ebbtide.config.load import FILE_NAME, FILE_VARIABLE
+    from ebbtide.entrypoints.views.dump_plan import plan_of_dump
+
+    dump = _read(source)
+    named = config or ctx.find_root().params.get("config") or os.environ.get(FILE_VARIABLE)
+    found = read_config(ctx, config)
+    settings = found.settings if named or Path(FILE_NAME).exists() else None
+    plan = plan_of_dump(dump, settings, found.prices)
+    if as_json:
+        write_json(_as_data(plan))
+    else:
+        write_lines(_lines(plan))
+
+
+def _read(source: str) -> Dump:
+    from ebbtide.adapters.kube.dump import ASK, read_dump
+
+    if source == STDIN:
+        return read_dump(sys.stdin.buffer.read())
+    try:
+        return read_dump(Path(source).read_bytes())
+    except OSError as cause:
+        raise Usage(f"{source}: {cause.strerror}. Make the dump with: {ASK} > {source}") from cause
+
+
+def _lines(plan: DumpPlan) -> Iterator[Text | str]:
+    from ebbtide.entrypoints.views.decisions import headroom_text, spoken
+    from ebbtide.entrypoints.views.dump_plan import grouped
+
+    yield Text("Plan only, from a dump: only the file was read, and nothing was changed.", QUIET)
+    for note in plan.notes:
+        yield Text(f"! {note}", "yellow")
+    if plan.uncounted:
+        yield Text(f"! not counted, because no pool claims them: {_some(plan.uncounted)}", "yellow")
+    yield Text.assemble("One tick would do: ", (spoken(plan.decision.action), STRONG))
+    yield plan.decision.reason
+    if plan.launches:
+        yield ""
+        later = len(plan.launches) - plan.now
+        what = "pending pods and the headroom" if plan.headroom else "pending pods"
+        yield Text(f"Nodes that the {what} need: {len(plan.launches)}", STRONG)
+        if later:
+            yield f"{plan.now} in this tick, {later} in later ones (max_batch_up)"
+        for sample, count, pods in grouped(plan.launches):
+            price = f"{sample.price} {sample.currency}/h" if sample.price is not None else "price unknown"
+            place = f"{sample.zone} ({sample.market}, pool {sample.pool})"
+            yield f"  {count:>4} x {sample.type:<16} in {place:<32} {price:>18}  {pods} pods"
+        yield _money(plan)
+    for one in plan.headroom:
+        yield Text.assemble("headroom: ", headroom_text(one))
+    if plan.removals:
+        yield ""
+        yield Text(f"Nodes that would be removed: {', '.join(plan.removals)}", STRONG)
+    for reason in plan.unserved[:_NAMED]:
+        yield Text(f"not served: {reason}", "yellow")
+    if len(plan.unserved) > _NAMED:
+        yield Text(f"not served: {len(plan.unserved) - _NAMED} more pods", "yellow")
+    yield Text(f"Planned in {plan.seconds:.2f} s.", QUIET)
+
+
+def _money(plan: DumpPlan) -> str:
+    if not plan.cost:
+        return "  in all: no price is known"
+    if not plan.bound:
+        return f"  in all {plan.cost:.4f} {plan.currency}/h"
+    over = float(plan.cost) / plan.bound - 1
+    return (
+        f"  in all {plan.cost:.4f} {plan.currency}/h, {over:.1%} over {plan.bound:.4f}, "
+        "which no set of nodes for these pods can cost less than"
+    )
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _as_data(plan: DumpPlan) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "action": plan.decision.action,
+        "reason": plan.decision.reason,
+        "launches": [
+            {**msgspec.to_builtins(each), "this_tick": number < plan.now}
+            for number, each in enumerate(plan.launches)
+        ],
+        "removals": list(plan.removals),
+        "cost_per_hour": str(plan.cost),
+        "bound_per_hour": round(plan.bound, 6),
+        "currency": plan.currency,
+        "headroom": [
+            {"says": one.says, "wanted": one.wanted, "there": one.there, "missing": one.missing}
+            for one in plan.headroom
+        ],
+        "not_served": list(plan.unserved),
+        "not_counted": list(plan.uncounted),
+        "seconds": round(plan.seconds, 3),
+        "notes": list(plan.notes),
+        "decision": msgspec.to_builtins(plan.decision),
+    }
+
 
 DecisionId = Annotated[str, typer.Argument(metavar="ID", help="Id of a decision, or `last`.")]
 
@@ -65,10 +185,9 @@ def plan(
 def _plan(ports: Ports, config: Config) -> tuple[Record, Decision, tuple[str, ...]]:
     """As the tick does it, up to the first write."""
     from ebbtide.core.nodes.decide import decide
-    from ebbtide.core.nodes.orphans import track_orphans
+    from ebbtide.core.nodes.orphans import says_uncounted, track_orphans, uncounted
     from ebbtide.core.nodes.timers import track
-    from ebbtide.core.nodes.unclaimed import says_uncounted, uncounted
-    from ebbtide.engine.observe import observe
+    from ebbtide.engine.ports import observe
 
     snapshot = observe(ports, config.settings)
     now = snapshot.at
@@ -209,8 +328,8 @@ def consolidate(
     from ebbtide.core.consolidation.evaluate import explore
     from ebbtide.core.nodes.question import Question
     from ebbtide.core.nodes.timers import track
-    from ebbtide.engine.observe import observe
-    from ebbtide.entrypoints.views.consolidation import as_data, node_table, said
+    from ebbtide.engine.ports import observe
+    from ebbtide.entrypoints.views.decisions import consolidation_data, node_table, said
 
     found = read_config(ctx, config)
     with looking_only(found) as ports:
@@ -219,7 +338,7 @@ def consolidate(
     question = Question(snapshot, record, found.settings, snapshot.at, "dry-run")
     report = explore(question, dict(snapshot.players), time.perf_counter)
     if as_json:
-        write_json(as_data(report, found.settings.consolidation) | {"warnings": list(warnings)})
+        write_json(consolidation_data(report, found.settings.consolidation) | {"warnings": list(warnings)})
         return
     write_lines(f"! {warning}" for warning in (*snapshot.problems, *warnings))
     console().print(node_table(report))

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ebbtide.entrypoints.cli.options import console, write_lines
 from ebbtide.entrypoints.cli.simulation import fault_names, result_lines
-from ebbtide.entrypoints.cli.writing import console, write_lines
 from ebbtide.extras import how_to_add
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-    from ebbtide.entrypoints.views.demo import DemoTold
+    from ebbtide.entrypoints.views.simulations import DemoTold
     from ebbtide.simulator.run.frames import Frame
 
 SPEED = 2400.0
@@ -50,14 +50,14 @@ def demo(  # noqa: PLR0913, PLR0917 - the options of a command
     if not (terminal or scenario or faults):
         _show_page(seed, speed, port, browser)
         return
-    from ebbtide.entrypoints.cli import story
     from ebbtide.simulator.faults.catalogue import check_names
+    from ebbtide.simulator.run import scenarios
     from ebbtide.simulator.run.scenarios import build
     from ebbtide.simulator.run.simulate import Simulation
 
     more = fault_names(faults)
     check_names(more)
-    told = build(scenario, seed) if scenario else story.tell(seed)
+    told = build(scenario, seed) if scenario else scenarios.tell(seed)
     out = console()
     pace = (SPEED if out.is_terminal else 0.0) if speed is None else speed
     show = LiveView(out, told.name, pace) if out.is_terminal else PlainView(out, pace)
@@ -114,7 +114,7 @@ class PlainView:
         return
 
     def frame(self, frame: Frame) -> None:
-        from ebbtide.entrypoints.views.demo import told_line, where_it_stands
+        from ebbtide.entrypoints.views.simulations import told_line, where_it_stands
 
         self.reached = where_it_stands(frame)
         for told in news(frame):
@@ -144,7 +144,7 @@ class LiveView:
         self._live.__exit__(None, None, None)
 
     def frame(self, frame: Frame) -> None:
-        from ebbtide.entrypoints.views.demo import Size, screen, where_it_stands
+        from ebbtide.entrypoints.views.simulations import Size, screen, where_it_stands
 
         self.reached = where_it_stands(frame)
         self._told = [*self._told, *news(frame)][-REMEMBERED:]
@@ -174,7 +174,7 @@ class Pace:
 
 def news(frame: Frame) -> list[DemoTold]:
     """What a frame tells that is worth a line: faults first, then what the tick did."""
-    from ebbtide.entrypoints.views.demo import DemoTold
+    from ebbtide.entrypoints.views.simulations import DemoTold
 
     told = [DemoTold(frame.at, event, fault=True) for event in frame.events]
     if frame.says and not frame.faulty and not frame.quiet:

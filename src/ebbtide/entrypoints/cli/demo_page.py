@@ -9,15 +9,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.scopes import Scope, Token, digest_of, new_token
 from ebbtide.entrypoints.api.serving import served
-from ebbtide.entrypoints.api.sight import Sight
-from ebbtide.entrypoints.api.site import Fault, Site, SituationLine, Survived
+from ebbtide.entrypoints.api.site import (
+    Fault,
+    Scope,
+    Sight,
+    Site,
+    SituationLine,
+    Survived,
+    Token,
+    digest_of,
+    new_token,
+)
 from ebbtide.entrypoints.api.views import DEMO
 from ebbtide.simulator.run.history import read_history, remember, start_before
 from ebbtide.simulator.run.live import Live
 from ebbtide.simulator.run.replicas import Replicas
-from ebbtide.simulator.run.shop_scene import shop_scene
+from ebbtide.simulator.run.scenes import shop_scene
 
 HOST = "127.0.0.1"
 SPEED = 60.0

@@ -1,4 +1,6 @@
-"""`ebbtide status` and `ebbtide log`: what the record and the log say. They read, and never write."""
+"""`ebbtide status` and `ebbtide log`: what the record and the log say; and `ebbtide pause` and `resume`: one
+switch for all removals, kept in the record.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, existing_store, read_config
-from ebbtide.entrypoints.cli.writing import QUIET, STRONG, moment, rows, write_json, write_lines
+from ebbtide.entrypoints.cli.options import (
+    QUIET,
+    STRONG,
+    AsJson,
+    ConfigPath,
+    existing_store,
+    moment,
+    open_store,
+    read_config,
+    rows,
+    write_json,
+    write_lines,
+)
+from ebbtide.entrypoints.views.inputs import why_not_plain
+from ebbtide.errors import Usage
 from ebbtide.model.log import LogEntry, LogKind
 
 if TYPE_CHECKING:
@@ -59,7 +74,7 @@ def status(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fals
 def _asleep(config: Config, store: Store) -> list[dict[str, Any]]:
     """Policies that sleep or wake, and how long it takes until they are ready. A store that was made before
     there were policies has none."""
-    from ebbtide.entrypoints.cli.scaled import scaling_of
+    from ebbtide.entrypoints.cli.policies import scaling_of
     from ebbtide.entrypoints.views.policies import told
     from ebbtide.errors import StoreUnusable
 
@@ -155,3 +170,37 @@ def log(
 
 def _id(entry: LogEntry) -> tuple[str, str]:
     return (f"  [{entry.id}]" if entry.kind is LogKind.DECISION else "", QUIET)
+
+
+def pause(
+    ctx: typer.Context,
+    reason: Annotated[str, typer.Option(help="Why; shown wherever a removal is refused.")] = "",
+    config: ConfigPath = None,
+) -> None:
+    """Stop all removals. Launches continue, and so do removals that can no longer be undone."""
+    if wrong := why_not_plain(reason):
+        raise Usage(f"--reason {wrong}; nothing was changed. Write it in plain words.")
+    found = read_config(ctx, config)
+    why = f" ({reason})" if reason else ""
+    with_switch(open_store(found), paused=True, reason=reason)
+    write_lines([f"Removals are paused{why}. `ebbtide resume` ends the pause."])
+
+
+def resume(ctx: typer.Context, config: ConfigPath = None) -> None:
+    """End the pause, and resume the operations that were set aside."""
+    from ebbtide.engine.switch import resumed
+
+    found = read_config(ctx, config)
+    before = with_switch(open_store(found), paused=False)
+    write_lines([resumed(before)])
+
+
+def with_switch(store: Store, paused: bool, reason: str = "") -> Record:
+    from ebbtide.bootstrap import SystemClock, TimeOrderedIds
+    from ebbtide.engine.switch import set_switch
+    from ebbtide.model.events import SwitchedBy
+
+    try:
+        return set_switch(store, SystemClock(), TimeOrderedIds(), SwitchedBy.PERSON, paused, reason)
+    finally:
+        store.close()

@@ -16,13 +16,23 @@ import typer
 from rich.text import Text
 
 from ebbtide import __version__
-from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_ports, read_config, says_simulated
-from ebbtide.entrypoints.cli.writing import QUIET, console, moment, write_json, write_lines
+from ebbtide.entrypoints.cli.options import (
+    QUIET,
+    AsJson,
+    ConfigPath,
+    console,
+    moment,
+    open_ports,
+    read_config,
+    says_simulated,
+    write_json,
+    write_lines,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ebbtide.bootstrap.metrics import Watched
+    from ebbtide.bootstrap.parts import Watched
     from ebbtide.bootstrap.scaling import Runtime
     from ebbtide.config import Config
     from ebbtide.engine.ports import Ports
@@ -38,7 +48,7 @@ def new_owner() -> str:
 def once(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Run one round over the policies, if there are any, and one tick. Shows what was done and why."""
     from ebbtide.bootstrap.scaling import with_scaling
-    from ebbtide.engine.single_run import fail_if_blind, run_once
+    from ebbtide.engine.loop import fail_if_blind, run_once
 
     found = read_config(ctx, config)
     owner = new_owner()
@@ -83,7 +93,7 @@ def run(
     config: ConfigPath = None,
 ) -> None:
     """Run until stopped: a tick every `interval_sec`. SIGTERM and Ctrl-C finish the tick, then end."""
-    from ebbtide.bootstrap.metrics import metrics_served
+    from ebbtide.bootstrap.parts import metrics_served
     from ebbtide.entrypoints.cli.serving import import_api
 
     stop = threading.Event()
@@ -166,8 +176,7 @@ def _rounds(scaling: Scaling | None, owner: str, stop: threading.Event, out: Con
 
 
 def _run_all(clusters: list[tuple[Config, Ports]], owner: str, stop: threading.Event, out: Console) -> None:
-    from ebbtide.engine.fleet import Fleet, Member
-    from ebbtide.engine.loop import run_loop
+    from ebbtide.engine.loop import Fleet, Member, run_loop
 
     if len(clusters) == 1:
         config, ports = clusters[0]
@@ -187,7 +196,7 @@ def _run_all(clusters: list[tuple[Config, Ports]], owner: str, stop: threading.E
 
 def _tell_uncounted(ports: Ports, out: Console) -> None:
     """Shown once, before the first tick: a new user may not know that nodes must be adopted."""
-    from ebbtide.core.nodes.unclaimed import says_uncounted, uncounted
+    from ebbtide.core.nodes.orphans import says_uncounted, uncounted
     from ebbtide.errors import EbbtideError
 
     try:

@@ -24,12 +24,10 @@ from ebbtide.simulator.run.persistent import (
     WorldFile,
 )
 from ebbtide.simulator.run.scenarios import WARM_UP_SECONDS
-from ebbtide.simulator.world.catalogue import add_system, deployment, guarded
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics
-from ebbtide.simulator.world.rules import Rules
-from ebbtide.simulator.world.workload import Curve, Demand
-from ebbtide.simulator.world.world import World
+from ebbtide.simulator.world.rules import Curve, Demand, Rules
+from ebbtide.simulator.world.world import World, add_system, deployment, guarded
 
 SEED = 1
 AGE_SECONDS = 86_400

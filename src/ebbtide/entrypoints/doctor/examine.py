@@ -18,8 +18,7 @@ from ebbtide.model.record import CLUSTER_LEASE, Lease
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
-    from ebbtide.model.gate import ServiceRef
-    from ebbtide.model.policy import Policy
+    from ebbtide.model.policy import Policy, ServiceRef
 
 NOBODY = Lease(CLUSTER_LEASE, "ebbtide doctor", 0, 0)
 """A lease that no runner can hold: renewing it fails with a refusal if writing is allowed, and is forbidden
@@ -161,7 +160,7 @@ def examine_webhooks(config: Config) -> Finding | None:
 def examine_metrics(config: Config, workers: Sequence[str]) -> Finding | None:
     """Of Prometheus; None where none is configured: metrics-server has been asked with the cluster."""
     from ebbtide.bootstrap.kubernetes import open_prometheus
-    from ebbtide.engine.observe import fresh
+    from ebbtide.engine.ports import fresh
 
     prometheus = open_prometheus(config)
     if prometheus is None:

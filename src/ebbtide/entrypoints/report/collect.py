@@ -14,9 +14,9 @@ from itertools import islice
 
 from ebbtide.core.prices import CostPoint, paid
 from ebbtide.core.scale_to_zero.savings import SavingsDay
-from ebbtide.engine.cost_notes import point_of
 from ebbtide.engine.journal import read_decision
-from ebbtide.entrypoints.views.days import DEFAULT_DAYS, logged_between
+from ebbtide.engine.notes import point_of
+from ebbtide.entrypoints.views.inputs import DEFAULT_DAYS, logged_between
 from ebbtide.model.consolidation import ConsolidationReport
 from ebbtide.model.effect import OutcomeKind
 from ebbtide.model.events import (

@@ -13,12 +13,11 @@ from enum import StrEnum
 from typing import Protocol
 
 from ebbtide.adapters.clouds.looking import Adopter, ListedMachine
-from ebbtide.core.nodes.unclaimed import location_of, pool_for
+from ebbtide.core.nodes.orphans import location_of, pool_for
 from ebbtide.errors import Usage
 from ebbtide.model import names
-from ebbtide.model.node import Node
 from ebbtide.model.pool import Pool
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import ClusterView, Node
 
 
 class Labeller(Protocol):

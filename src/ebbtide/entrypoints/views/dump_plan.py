@@ -21,7 +21,7 @@ from ebbtide.core.nodes.underused import track_underused
 from ebbtide.core.prices import PriceBook
 from ebbtide.entrypoints.assess.repacking import instance_of, settings_of
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.headroom import HeadroomSeen
+from ebbtide.model.pool import HeadroomSeen
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Reading, Snapshot

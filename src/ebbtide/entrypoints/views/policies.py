@@ -1,22 +1,33 @@
-"""Policies for people: a line for each, and one of them as the YAML it could be made of again."""
+"""Policies for people: a line for each, one of them as the YAML it could be made of again, and its last days
+as a strip.
+
+The last days of a policy as a strip: awake, idle, asleep, waking, and who woke it. Pure. Stretches of the
+ledger say when it was idle, at zero or waking; in between it was awake. What was before the policy was
+written is not known and not drawn.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import yaml
 from rich.text import Text
 
-from ebbtide.entrypoints.cli.scaled import book_of
-from ebbtide.entrypoints.cli.writing import GOOD, QUIET, STRONG, ago, moment, span
+from ebbtide.core.scale_to_zero.savings import local_date
+from ebbtide.core.schedule import next_fire
+from ebbtide.entrypoints.cli.options import GOOD, QUIET, STRONG, ago, moment, span
+from ebbtide.entrypoints.cli.policies import book_of
 from ebbtide.entrypoints.views.policy_shapes import policy_shape
-from ebbtide.model.idle import IdleState, NodeNeed, Phase
+from ebbtide.model.events import PolicyStep
+from ebbtide.model.idle import IdleState, NodeNeed, Phase, Stretch
+from ebbtide.model.policy import Policy, Schedule
 
 if TYPE_CHECKING:
     from ebbtide.engine.scale_to_zero.scaling import Scaling
     from ebbtide.entrypoints.views.policy_schemas import PolicyShape, StateShape
-    from ebbtide.model.policy import Policy
 
 COLOURS = {Phase.ACTIVE: GOOD, Phase.ZERO: QUIET, Phase.FALLING: QUIET}
 LONGEST_TARGET = 48
@@ -111,3 +122,76 @@ def show_lines(shape: PolicyShape) -> list[Text | str]:
     text = yaml.safe_dump(keys, sort_keys=False, allow_unicode=True, width=100)
     head = f"# id {shape.id}, version {shape.version}, changed {moment(shape.updated_at)}"
     return [Text(line, QUIET) for line in (head, *(f"# {fact}" for fact in facts))] + text.splitlines()
+
+
+AWAKE, IDLE, ASLEEP, WAKING = "awake", "idle", "asleep", "waking"
+NAMES = {Phase.IDLE: IDLE, Phase.FALLING: IDLE, Phase.ZERO: ASLEEP, Phase.WAKING: WAKING}
+MOST_FIRES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    state: str
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class WokenBy:
+    at: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NextChange:
+    at: int
+    does: str
+    """sleep, wake, or so many replicas."""
+
+
+def strip_of(stretches: Iterable[Stretch], since: int, until: int) -> tuple[Piece, ...]:
+    """The stretches are of one policy; those that touch become one piece, and gaps between them are awake."""
+    pieces: list[Piece] = []
+    at = since
+    for stretch in sorted(stretches, key=lambda each: each.since):
+        begin, end = max(stretch.since, at), min(stretch.until, until)
+        if end <= begin:
+            continue
+        if begin > at:
+            pieces.append(Piece(AWAKE, at, begin))
+        state = NAMES.get(stretch.phase, AWAKE)
+        if pieces and pieces[-1].state == state and pieces[-1].until == begin:
+            pieces[-1] = Piece(state, pieces[-1].since, end)
+        else:
+            pieces.append(Piece(state, begin, end))
+        at = end
+    return (*pieces, Piece(AWAKE, at, until)) if at < until else tuple(pieces)
+
+
+def wakes_in(steps: Sequence[tuple[int, PolicyStep]]) -> tuple[WokenBy, ...]:
+    """One for each wake, at its beginning, oldest first; a wake is logged again when it is ready."""
+    found: dict[str, WokenBy] = {}
+    for at, step in steps:
+        if step.wake_reason is not None:
+            found.setdefault(step.wake_id or str(at), WokenBy(at, step.wake_reason.value))
+    return tuple(found.values())
+
+
+def next_change(policy: Policy, now: int) -> NextChange | None:
+    fires = ((_next(each, now), each) for each in policy.schedules) if policy.enabled else ()
+    found = [(at, each) for at, each in fires if at is not None]
+    if not found:
+        return None
+    at, schedule = min(found, key=lambda pair: pair[0])
+    does = "wake" if schedule.wake else "sleep" if schedule.sleeps else f"{schedule.replicas} replicas"
+    return NextChange(at, does)
+
+
+def _next(schedule: Schedule, now: int) -> int | None:
+    """The next time that is not on a day it leaves out."""
+    at = next_fire(schedule.cron, schedule.zone, now)
+    for _ in range(MOST_FIRES):
+        if at is None or local_date(schedule.zone, at) not in schedule.except_dates:
+            break
+        at = next_fire(schedule.cron, schedule.zone, at)
+    return at

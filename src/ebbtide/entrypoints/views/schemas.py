@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from ebbtide.entrypoints.views.texts import why_not_plain
+from ebbtide.entrypoints.views.inputs import why_not_plain
 
 
 def _plain(text: str) -> str:

@@ -1,18 +1,121 @@
-"""What one act must never do, judged in the moment before it takes effect."""
+"""What one act must never do, judged in the moment before it takes effect; how many may leave at a time, by
+the workers that are really there; and what must never happen to the two lanes of a record.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from ebbtide.core.labels import matches
 from ebbtide.core.nodes.capacity import condemned, expected_slots, open_removals
-from ebbtide.model.node import Node
-from ebbtide.model.operation import Consolidate, MoveState, SlotState
-from ebbtide.model.pod import Pod
+from ebbtide.core.nodes.drain import allowed
+from ebbtide.core.nodes.gates import reason_of
+from ebbtide.model.operation import (
+    Consolidate,
+    MoveState,
+    Operation,
+    Removal,
+    RemovalState,
+    Removing,
+    ScaleDown,
+    ScaleUp,
+    SlotState,
+)
+from ebbtide.model.pod import Pod, matches
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Node
 from ebbtide.simulator.world.machines import Machine
 from ebbtide.simulator.world.world import Act, ActKind, World
+
+LATELY_SECONDS = 600.0
+"""What a runner saw may be some minutes old: a share is taken of the most workers there were lately."""
+
+
+class Crowding:
+    def __init__(self, world: World, say: Callable[[str], None]) -> None:
+        self._world = world
+        self._say = say
+        self._seen: list[tuple[float, int]] = []
+        self._counted = (-1, 0)
+        """How many workers there are, at a version of the nodes."""
+
+    def look(self) -> None:
+        now = self._world.now
+        self._seen = [(at, count) for at, count in self._seen if at > now - LATELY_SECONDS]
+        version = self._world.inventory.nodes_version
+        if self._counted[0] != version:
+            self._counted = (version, len(self._workers()))
+        self._seen.append((now, self._counted[1]))
+
+    def intends(
+        self, removal: Removal, leaving: Sequence[Removal], record: Record, settings: Settings
+    ) -> None:
+        """`leaving` is all that is irrevocably asked for of our own will, this one with it."""
+        going = [one for one in leaving if self._stands(one)]
+        if not self._stands(removal):
+            return
+        workers = max(count for _, count in (*self._seen, (0.0, len(self._workers()))))
+        limit = max(1, int(settings.budget_fraction * workers))
+        if len(going) > limit:
+            self._say(f"{len(going)} of {workers} workers are leaving at once, the budget is {limit}")
+        others = [one for one in going if one.instance_id != removal.instance_id]
+        reason, now = reason_of(removal, record), int(self._world.now)
+        if not allowed(settings.budgets, "", reason, workers, len(others), now).count:
+            self._say(f"removing {removal.node_name} exceeds a budget of the cluster")
+        pool = settings.pool_named(removal.pool)
+        if pool is None:
+            return
+        in_pool, count = [one for one in others if one.pool == pool.name], len(self._workers(pool.name))
+        if not allowed(pool.budgets, pool.name, reason, count, len(in_pool), now).count:
+            self._say(f"removing {removal.node_name} exceeds a budget of pool {pool.name}")
+
+    def _workers(self, pool: str = "") -> list[Node]:
+        nodes = self._world.inventory.nodes.values()
+        return [node for node in nodes if node.worker and pool in ("", node.pool)]
+
+    def _stands(self, removal: Removal) -> bool:
+        node = self._world.inventory.nodes.get(removal.node_name)
+        return node is not None and node.uid == removal.node_uid and node.ready
+
+
+def lane_faults(before: Record, after: Record, competes: Callable[[str], bool]) -> Iterator[str]:
+    """Sentences about what is wrong with this write; none when all is well. `competes` tells whether an
+    instance may not be removed next to a launch."""
+    yield from _swapped(before.launching, after.launching)
+    yield from _swapped(before.removing, after.removing)
+    if before.launching is not None and after.launching is not None:
+        yield from _shrunk(before.launching, after.launching)
+    if before.removing is not None or after.removing is None or after.launching is None:
+        return
+    if any(competes(instance_id) for instance_id in _chosen(after.removing)):
+        yield f"{after.removing.id} began to remove nodes while {after.launching.id} launches some"
+
+
+def _swapped(before: Operation | None, after: Operation | None) -> Iterator[str]:
+    if before is not None and after is not None and before.id != after.id:
+        yield f"operation {after.id} began while {before.id} was open"
+
+
+def _shrunk(before: ScaleUp, after: ScaleUp) -> Iterator[str]:
+    """Slots are appended, never removed or reordered. An offer that had no capacity gives a slot a new
+    key."""
+    kept = after.slots[: len(before.slots)]
+    if len(kept) < len(before.slots):
+        yield f"scale-up {before.id} lost slots"
+    for old, new in zip(before.slots, kept, strict=False):
+        if old.instance_id and new.instance_id != old.instance_id:
+            yield f"slot {old.key} of {before.id} changed its place or its instance"
+    if after.requested < before.requested:
+        yield f"scale-up {before.id} asks for {after.requested} nodes, {before.requested} before"
+
+
+def _chosen(operation: Removing) -> Iterator[str]:
+    """What is to go; what only clears up after a crash or a refusal chooses nothing."""
+    if not isinstance(operation, ScaleDown):
+        yield from (source.instance_id for source in operation.sources)
+        return
+    yield from (one.instance_id for one in operation.removals if one.state is RemovalState.PLANNED)
+
 
 UNSEEN_JOIN_SECONDS = 180.0
 """For so long a machine that joins after its termination was written may take pods before it is cordoned:

@@ -1,7 +1,8 @@
-"""Watches what an autoscaler does to a world and says what it must never have done.
+"""Watches what an autoscaler does to a world and says what it must never have done; and a store that tells
+the checker of every lease and every write that took effect.
 
     checker = Checker(world, settings)
-    store = WatchedStore(MemoryStore(clock), checker)     # see `watch`
+    store = WatchedStore(MemoryStore(clock), checker)
     ... ticks ...
     checker.finish(store.load())
     assert not checker.violations
@@ -15,16 +16,17 @@ from __future__ import annotations
 
 from ebbtide.core.nodes.capacity import condemned, doomed, expected_slots, open_removals
 from ebbtide.core.nodes.orphans import cordon_id
-from ebbtide.model.headroom import Headroom
-from ebbtide.model.node import Node
+from ebbtide.model.log import Entries
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SpotKind
+from ebbtide.model.pool import Headroom
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.settings import JudgedBy, Settings
-from ebbtide.simulator.checker.acts import judge
+from ebbtide.model.snapshot import Node
+from ebbtide.ports import Store
+from ebbtide.simulator.checker.acts import Crowding, judge, lane_faults
 from ebbtide.simulator.checker.consolidation import Repacking
-from ebbtide.simulator.checker.crowding import Crowding
-from ebbtide.simulator.checker.lanes import lane_faults
 from ebbtide.simulator.checker.spare import SpareCheck, SpareRoom
+from ebbtide.simulator.faults.ports import PassedStore
 from ebbtide.simulator.world.world import Act, ActKind, World
 
 SLACK_SECONDS = 600.0
@@ -298,3 +300,26 @@ def _voluntary(record: Record) -> list[Removal]:
     removals += [one.removal for one in record.refused]
     removals += [spot.removal for spot in record.spots if spot.removal is not None]
     return [removal for removal in removals if removal.instance_id not in interrupted]
+
+
+class WatchedStore(PassedStore):
+    """Put it inside the faulty ports: what it is asked to do is what really happened."""
+
+    def __init__(self, inner: Store, checker: Checker) -> None:
+        super().__init__(inner)
+        self._checker = checker
+
+    def acquire(self, name: str, owner: str, ttl_seconds: int) -> Lease:
+        lease = self._inner.acquire(name, owner, ttl_seconds)
+        self._checker.leased(lease)
+        return lease
+
+    def renew(self, lease: Lease, ttl_seconds: int) -> Lease:
+        renewed = self._inner.renew(lease, ttl_seconds)
+        self._checker.leased(renewed)
+        return renewed
+
+    def write(self, record: Record, guard: Lease | None, entries: Entries = ()) -> Record:
+        written = self._inner.write(record, guard, entries)
+        self._checker.wrote(written, guard)
+        return written

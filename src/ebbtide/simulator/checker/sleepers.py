@@ -13,8 +13,8 @@ from contextlib import suppress
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import EbbtideError
 from ebbtide.model.idle import IdleState, Phase, WakeReason
+from ebbtide.model.pod import WorkloadKind, WorkloadRef
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target
-from ebbtide.model.workload import WorkloadKind, WorkloadRef
 from ebbtide.ports import PolicyStore
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.world.world import World

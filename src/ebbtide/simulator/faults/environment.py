@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from ebbtide.adapters.stores.codec.record import item_key
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.errors import EbbtideError
-from ebbtide.model.node import Market
 from ebbtide.model.record import FORMAT_VERSION
+from ebbtide.model.snapshot import Market
 from ebbtide.simulator.run.runner import Stage
 
 CHANCES = {

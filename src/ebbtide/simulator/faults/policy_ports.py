@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ebbtide.adapters.stores.policy_guards import each_alone
+from ebbtide.adapters.stores.guards import each_alone
 from ebbtide.engine.scale_to_zero.scaling import ScalingPorts
 from ebbtide.errors import EbbtideError
-from ebbtide.model.gate import GatePort, Service, ServiceRef, Takeover
-from ebbtide.model.idle import IdleState, Once
-from ebbtide.model.ledger import Days, LedgerDay
+from ebbtide.model.idle import Days, IdleState, LedgerDay, Once
 from ebbtide.model.log import Entries, LogEntry
-from ebbtide.model.policy import Policy
-from ebbtide.model.workload import Workload, WorkloadRef
+from ebbtide.model.pod import Workload, WorkloadRef
+from ebbtide.model.policy import GatePort, Policy, Service, ServiceRef, Takeover
 from ebbtide.ports import PolicyPut, PolicyStore, Services, Workloads
-from ebbtide.simulator.faults.calls import FaultPlan
+from ebbtide.simulator.faults.catalogue import FaultPlan
 from ebbtide.simulator.faults.ports import CallGate, FaultyStore
 
 

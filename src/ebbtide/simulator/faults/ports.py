@@ -1,4 +1,5 @@
-"""Ports that fail: wrappers around the ports of one runner, driven by a `Plan`.
+"""Ports that fail: wrappers around the ports of one runner, driven by a `Plan`, and a store that passes
+every call on, for what watches or disturbs a few of them.
 
     plan = CrashPlan(number=3, strike=Strike.CRASH_AFTER)
     runner = faulty_outside(outside, plan)
@@ -20,15 +21,51 @@ from typing import TypeVar
 from ebbtide.engine.ports import Ports
 from ebbtide.errors import BudgetExhausted, EbbtideError, Final, Retryable, Throttled, Unanswered
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
-from ebbtide.model.log import LogEntry
-from ebbtide.model.node import Instance
+from ebbtide.model.log import Entries, Kinds, LogEntry
 from ebbtide.model.operation import SpotNotice
 from ebbtide.model.pod import Pod
 from ebbtide.model.record import Lease, Record
-from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.model.snapshot import ClusterView, Instance, Reading
 from ebbtide.ports import Clock, Cloud, Cluster, Inbox, Metrics, Store
-from ebbtide.simulator.faults.calls import Distortion, FaultPlan, Strike
-from ebbtide.simulator.passed_store import PassedStore
+from ebbtide.simulator.faults.catalogue import Distortion, FaultPlan, Strike
+
+
+class PassedStore:
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+
+    def acquire(self, name: str, owner: str, ttl_seconds: int) -> Lease:
+        return self._inner.acquire(name, owner, ttl_seconds)
+
+    def renew(self, lease: Lease, ttl_seconds: int) -> Lease:
+        return self._inner.renew(lease, ttl_seconds)
+
+    def release(self, lease: Lease) -> None:
+        self._inner.release(lease)
+
+    def load(self) -> Record:
+        return self._inner.load()
+
+    def write(self, record: Record, guard: Lease | None, entries: Entries = ()) -> Record:
+        return self._inner.write(record, guard, entries)
+
+    def append(self, entries: Entries) -> None:
+        self._inner.append(entries)
+
+    def read_log(
+        self, kinds: Kinds = (), subject: str = "", limit: int = 100, before: str = "", brief: bool = False
+    ) -> Sequence[LogEntry]:
+        return self._inner.read_log(kinds, subject, limit, before, brief)
+
+    def find_entry(self, entry_id: str) -> LogEntry | None:
+        return self._inner.find_entry(entry_id)
+
+    def prune_log(self, before: int) -> int:
+        return self._inner.prune_log(before)
+
+    def close(self) -> None:
+        self._inner.close()
+
 
 T = TypeVar("T")
 STALE_SECONDS = 3600

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ebbtide.model.node import Market
 from ebbtide.model.operation import SpotKind, SpotNotice
+from ebbtide.model.snapshot import Market
 from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.controllers import Controllers
 from ebbtide.simulator.world.inventory import Inventory

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ebbtide.core.forecast.members import Floats
+from ebbtide.core.forecast.combine import Floats
 from ebbtide.errors import Usage
-from ebbtide.simulator.recording.file import Recording, Series
-from ebbtide.simulator.recording.start import FILL, requests_of
+from ebbtide.simulator.recording.file import FILL, Recording, Series, requests_of
 from ebbtide.simulator.story.parse import story_of
 
 STEP_SECONDS = 900

@@ -1,4 +1,5 @@
-"""A recording is one file, `.ebb`: gzip over one JSON object with a version.
+"""A recording is one file, `.ebb`: gzip over one JSON object with a version. What of a configuration goes
+into it, the nodes that it begins with, and how names are taken out of it.
 
     {"ebb": 1, "story": {...}, "recorded": {...},
      "demand": {"default/web": {"at": [0, 300], "replicas": [4, 7]}}}
@@ -13,14 +14,136 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from math import isfinite
+from collections.abc import Mapping
+from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ebbtide import typed
+from ebbtide.config import Config
+from ebbtide.config.section import read_cpu_milli, read_memory_mib
+from ebbtide.core.prices import CATALOGUE
 from ebbtide.errors import ConfigError
+from ebbtide.model.pool import NodeType
+
+LEFT_OUT = frozenset(
+    {
+        "cloud", "join", "aws", "hetzner", "metrics", "cluster", "store", "state_table", "logs_table", "api",
+        "gate", "prices", "log_format", "log_retention_days", "metrics_addr", "scale_to_zero", "policies",
+    }
+)  # fmt: skip
+"""Sections about how Ebbtide reaches the outside, and about workloads that sleep: what is recorded is how
+many replicas there were, those at zero among them."""
+
+
+def settings_of(written: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    """The keys as they are written, with the prices of the pools, which may stand in another file."""
+    kept = {key: value for key, value in written.items() if key not in LEFT_OUT}
+    if "pools" in kept:
+        kept["pools"] = [_pool(pool, config) for pool in kept["pools"]]
+    return kept
+
+
+def _pool(written: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    known = config.settings.pool_named(str(written.get("name", "")))
+    types = [_type(one, known.type_named(_name(one)) if known else None) for one in written.get("types", ())]
+    return {**written, "types": types}
+
+
+def _name(written: Any) -> str:
+    return str(written["name"] if isinstance(written, Mapping) else written)
+
+
+def _type(written: Any, known: NodeType | None) -> Any:
+    if known is None or known == CATALOGUE.get(known.name):
+        return written
+    keys: dict[str, Any] = {
+        "name": known.name,
+        "cpu": f"{known.allocatable.cpu_milli}m",
+        "memory": f"{known.allocatable.memory_mib}Mi",
+        "pods": known.max_pods,
+    }
+    for name, price in (("price", known.price), ("spot_price", known.spot_price)):
+        if price is not None:
+            keys |= {name: str(price.per_hour), "currency": price.currency}
+    return keys
+
+
+DROPPED = ("labels", "annotations")
+"""Of a workload: nothing in a simulation asks for them by their names, and they may say anything."""
+
+
+def anonymised(recording: Recording) -> Recording:
+    spaces, keys = _Numbers("ns"), _Numbers("workload")
+    nodes = _Numbers("node")
+    story = dict(recording.story)
+    story["name"] = "a recording without names"
+    story["workloads"] = [_workload(one, spaces, keys, nodes) for one in story.get("workloads", ())]
+    story["nodes"] = [{**one, "name": nodes.of(one["name"])} for one in story.get("nodes", ())]
+    demand = {}
+    for key, series in recording.demand.items():
+        namespace, _, _ = key.rpartition("/")
+        demand[f"{spaces.of(namespace)}/{keys.of(key)}"] = series
+    kind = recording.recorded.source.partition(" ")[0]
+    recorded = msgspec.structs.replace(recording.recorded, source=kind)
+    return Recording(recording.ebb, story, demand, recorded)
+
+
+def _workload(written: dict[str, Any], spaces: _Numbers, keys: _Numbers, nodes: _Numbers) -> dict[str, Any]:
+    namespace = written.get("namespace", "default")
+    kept = {name: value for name, value in written.items() if name not in DROPPED}
+    kept["name"] = keys.of(f"{namespace}/{written['name']}")
+    kept["namespace"] = spaces.of(namespace)
+    if "on" in kept:
+        kept["on"] = [nodes.of(name) for name in kept["on"]]
+    return kept
+
+
+class _Numbers:
+    """The same name gets the same number."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._known: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        return self._known.setdefault(name, f"{self._kind}-{len(self._known) + 1}")
+
+
+FILL = 0.85
+"""How full the first nodes are."""
+AGE_SECONDS = 86_400
+
+
+def requests_of(workload: Mapping[str, Any]) -> tuple[int, int]:
+    """CPU in thousandths and memory in MiB that a pod requests; 0 where it requests none."""
+    cpu, memory = workload.get("cpu"), workload.get("memory")
+    return read_cpu_milli(cpu) if cpu else 0, read_memory_mib(memory) if memory else 0
+
+
+def with_first_nodes(recording: Recording, config: Config) -> Recording:
+    """Nodes of the first type of the first pool, over its zones. Without them the first minutes would be
+    about starting a cluster."""
+    pool = config.settings.pools[0]
+    offered = pool.types[0].allocatable
+    cpu = memory = 0
+    for workload in recording.story["workloads"]:
+        series = recording.demand.get(f"{workload.get('namespace', 'default')}/{workload['name']}")
+        first = series.replicas[0] if series is not None and series.at[0] <= 0 else 0
+        asked = requests_of(workload)
+        cpu, memory = cpu + first * asked[0], memory + first * asked[1]
+    needed = max(cpu / max(offered.cpu_milli, 1), memory / max(offered.memory_mib, 1)) / FILL
+    count = min(max(ceil(needed), config.settings.min_workers), config.settings.max_workers)
+    nodes: list[dict[str, Any]] = []
+    for number, zone in enumerate(pool.zones):
+        share = len(range(number, count, len(pool.zones)))
+        if share:
+            there = {"name": f"start-{number}", "zone": zone, "count": share, "age_sec": AGE_SECONDS}
+            nodes.append({**there, "pool": pool.name})
+    return Recording(recording.ebb, {**recording.story, "nodes": nodes}, recording.demand, recording.recorded)
+
 
 VERSION = 1
 MAGIC = b"\x1f\x8b"

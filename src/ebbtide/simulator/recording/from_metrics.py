@@ -1,7 +1,12 @@
-"""A recording of what kube-state-metrics said over time: replicas, requests, nodes, what was pending.
+"""A recording of what kube-state-metrics said over time: replicas, requests, nodes, what was pending; and
+what is asked of Prometheus for it.
 
 Where all series are missing, nobody looked: the last value holds, and the time counts as not known. Where
 only that of one workload is missing, the workload was not there.
+
+What is asked of Prometheus for a recording: the names of kube-state-metrics, one query for each source. What
+changes by the minute is looked at every `step` seconds. What rarely changes is looked at every hour, and
+then covers the whole hour, so a pod that lived for some minutes is not missed.
 """
 
 from __future__ import annotations
@@ -13,12 +18,106 @@ from math import ceil, isfinite
 from statistics import fmean
 from typing import Any
 
-from ebbtide.adapters.prometheus.asking import Curve
+from ebbtide.adapters.prometheus.asking import Asked, Curve
 from ebbtide.config import Config
 from ebbtide.errors import Usage
-from ebbtide.simulator.recording.file import VERSION, Recorded, Recording, Series
+from ebbtide.simulator.recording.file import VERSION, Recorded, Recording, Series, with_first_nodes
 from ebbtide.simulator.recording.past_nodes import PastNodes
-from ebbtide.simulator.recording.start import with_first_nodes
+
+HOUR = 3600
+KINDS = "ReplicaSet|StatefulSet|DaemonSet"
+LABELS = (
+    "label_ebbtide_dev_pool",
+    "label_ebbtide_dev_instance_type",
+    "label_node_kubernetes_io_instance_type",
+    "label_beta_kubernetes_io_instance_type",
+    "label_topology_kubernetes_io_zone",
+    "label_failure_domain_beta_kubernetes_io_zone",
+    "label_ebbtide_dev_market",
+    "label_karpenter_sh_capacity_type",
+    "label_eks_amazonaws_com_capacityType",
+)
+"""Of a node, as kube-state-metrics writes them; it exports those of its --metric-labels-allowlist."""
+
+
+def _lately(series: str) -> str:
+    return f"last_over_time({series}[1h])"
+
+
+def _by_owner(amount: str, owner: str, by: str = "") -> str:
+    """An amount of each pod, with the owner of the pod."""
+    owned = f"max by (namespace, pod, owner_kind, owner_name) ({owner})"
+    pods = f"sum by (namespace, pod{by}) ({amount})"
+    return f"{pods} * on (namespace, pod) group_left (owner_kind, owner_name) {owned}"
+
+
+_OWNER = f'kube_pod_owner{{owner_kind=~"{KINDS}"}}'
+_REQUESTS = 'kube_pod_container_resource_requests{resource=~"cpu|memory"}'
+_EACH = f"max by (namespace, pod, container, resource) ({_lately(_REQUESTS)})"
+LATE = 120
+"""How long after it was scheduled a pod may be seen first."""
+
+
+def _waits() -> str:
+    """Seconds from the making of each pod until it was scheduled, of those that were within the last hour."""
+    whole = f"[{HOUR + 2 * LATE}s]"
+    made, placed = (
+        f"max by (namespace, pod, uid) (last_over_time({name}{whole}))"
+        for name in ("kube_pod_created", "kube_pod_status_scheduled_time")
+    )
+    lately = f"({placed} > time() - {HOUR + LATE} <= time() - {LATE})"
+    return f"sum({lately} - on (namespace, pod, uid) {made})"
+
+
+_OWNERS = "namespace, owner_kind, owner_name"
+
+
+def queries(step: int) -> list[Asked]:
+    """In the order in which they are asked: what a recording cannot do without comes first."""
+    loose = 'kube_pod_owner{owner_kind!="DaemonSet",owner_kind!="Node"}'
+    kept = 'kube_pod_owner{owner_kind=~"ReplicaSet|StatefulSet"}'
+    used = 'rate(container_cpu_usage_seconds_total{container!="",container!="POD"}[5m])'
+    asked_cpu = 'kube_pod_container_resource_requests{resource="cpu"}'
+    budget = "kube_poddisruptionbudget_status"
+    return [
+        Asked("deployments", "max by (namespace, deployment) (kube_deployment_spec_replicas)", step, 40),
+        Asked("statefulsets", "max by (namespace, statefulset) (kube_statefulset_replicas)", step, 40),
+        Asked(
+            "requests",
+            f"max by ({_OWNERS}, resource) ({_by_owner(_EACH, _lately(_OWNER), ', resource')})",
+            HOUR,
+            200,
+        ),
+        Asked(
+            "replicasets",
+            f"max by (namespace, replicaset, owner_name) ({_lately('kube_replicaset_owner')})",
+            HOUR,
+            400,
+        ),
+        Asked(
+            "waiting",
+            'sum(max by (namespace, pod) (kube_pod_status_scheduled{condition="false"}))',
+            step,
+        ),
+        Asked("waits", _waits(), HOUR),
+        Asked("nodes", "max by (node) (kube_node_created)", step, 100),
+        Asked("labels", f"max by (node, {', '.join(LABELS)}) ({_lately('kube_node_labels')})", HOUR, 200),
+        Asked("control", 'max by (node) (kube_node_role{role=~"control-plane|master"})', HOUR, 10),
+        Asked("pods", f"count(max by (namespace, pod) ({loose}))", HOUR),
+        Asked("kept", f"count(max by (namespace, pod) ({kept}))", HOUR),
+        Asked("used", f"sum by ({_OWNERS}) ({_by_owner(used, _OWNER)})", HOUR, 100),
+        Asked("asked", f"sum by ({_OWNERS}) ({_by_owner(asked_cpu, _OWNER)})", HOUR, 100),
+        *(
+            Asked(
+                name,
+                f"max by (namespace, poddisruptionbudget) ({_lately(f'{budget}_{name}')})",
+                HOUR,
+                100,
+            )
+            for name in ("expected_pods", "desired_healthy")
+        ),
+    ]
+
 
 Key = tuple[str, str, str]
 """Kind, namespace and name of a workload."""

@@ -7,9 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 from ebbtide.adapters.prometheus.asking import Curve
-from ebbtide.model.node import Market
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Market
 
 TYPES = (
     "label_ebbtide_dev_instance_type",

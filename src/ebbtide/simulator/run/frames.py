@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ebbtide.model.node import Node
 from ebbtide.model.operation import Consolidate, MoveState, Operation, Removal, ScaleUp, Slot, Spot
 from ebbtide.model.record import Record
+from ebbtide.model.snapshot import Node
 from ebbtide.simulator.world.world import World
 
 

@@ -23,8 +23,7 @@ from ebbtide.core.scale_to_zero.wake import KEPT_WAKES
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.events import FACTS, Event, PolicyStep, StretchClosed
-from ebbtide.model.idle import IdleState, Phase, Rate, Remembered, WakeReason, WakeTime
-from ebbtide.model.ledger import Stretch
+from ebbtide.model.idle import IdleState, Phase, Rate, Remembered, Stretch, WakeReason, WakeTime
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.narrate import entry_of, fact_in
 from ebbtide.ports import Store

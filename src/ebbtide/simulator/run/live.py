@@ -1,4 +1,4 @@
-"""A simulated cluster that continues for as long as somebody watches, at many times the speed of the clock.
+"""A simulated cluster that runs for as long as somebody watches, at many times the speed of the clock.
 
 The real engine runs against it: ticks of a runner that may be crashed, idle rounds, wakes. All of it happens
 under one lock, so a reader (the API) never sees a half-made change.
@@ -6,6 +6,9 @@ under one lock, so a reader (the API) never sees a half-made change.
     live = Live(seed=1, start=time.time())
     live.run(stop, speed=120.0)
     live.strike("spot-loss")
+
+Waiting for a simulated workload while another thread moves the clock. A request that the demo holds takes as
+long as it would, at the demo's speed, and does not make time jump for everybody else.
 """
 
 from __future__ import annotations
@@ -14,30 +17,54 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.engine.cost_notes import CostNotes
 from ebbtide.engine.loop import for_a_daemon
-from ebbtide.engine.observe import observe
-from ebbtide.engine.ports import Observers
+from ebbtide.engine.notes import CostNotes
+from ebbtide.engine.ports import Observers, observe
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.engine.tick import tick
 from ebbtide.errors import EbbtideError, NotFound
 from ebbtide.model.events import Alarm, AlarmKind, FaultStruck
-from ebbtide.model.node import Node
-from ebbtide.model.snapshot import NodeUse, Reading, Snapshot
+from ebbtide.model.pod import Workload, WorkloadRef
+from ebbtide.model.snapshot import Node, NodeUse, Reading, Snapshot
 from ebbtide.narrate import entry_of
-from ebbtide.simulator.faults.calls import CrashPlan, Distortion, Strike
+from ebbtide.ports import Clock
+from ebbtide.simulator.faults.catalogue import CrashPlan, Distortion, Strike
 from ebbtide.simulator.faults.ports import RunnerCrashed, faulty_ports
 from ebbtide.simulator.run.live_faults import faults_of
-from ebbtide.simulator.run.live_scene import LiveScene, small_scene
 from ebbtide.simulator.run.replicas import Replicas
 from ebbtide.simulator.run.runner import ports_of, stage_of
+from ebbtide.simulator.run.scenes import LiveScene, small_scene
 from ebbtide.simulator.run.situation import KINDS, Evidence, LiveSituation
-from ebbtide.simulator.run.unhurried import Unhurried
-from ebbtide.simulator.world.ports import SimMetrics
+from ebbtide.simulator.world.ports import SimMetrics, SimSignals, SimWorkloads
 from ebbtide.simulator.world.rules import BudgetSpec
-from ebbtide.simulator.world.scaling import SimSignals, SimWorkloads
+
+LOOK_SECONDS = 0.05
+
+
+class Unhurried:
+    """Simulated workloads, called from many threads."""
+
+    def __init__(self, workloads: Any, clock: Clock, runs: Callable[[], bool]) -> None:
+        """`runs` says whether somebody moves the clock; while nobody does, waiting moves it."""
+        self._workloads = workloads
+        self._clock = clock
+        self._runs = runs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._workloads, name)
+
+    def wait_ready(self, ref: WorkloadRef, until: float) -> Workload:
+        while self._runs() and self._clock.now() < until:
+            seen: Workload = self._workloads.read(ref)
+            if seen.ready:
+                return seen
+            time.sleep(LOOK_SECONDS)
+        ended: Workload = self._workloads.wait_ready(ref, until)
+        return ended
+
 
 TICK_SECONDS = 30.0
 BUSY_SECONDS = 5.0

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ebbtide.core.words import count_of
-from ebbtide.model.node import Market, Node
-from ebbtide.simulator.run.live_steps import (
+from ebbtide.model.snapshot import Market, Node
+from ebbtide.simulator.run.situation import (
+    LiveStep,
     all_run,
     answered,
     draining,
@@ -25,7 +26,6 @@ from ebbtide.simulator.run.live_steps import (
     replacing,
     taken_over,
 )
-from ebbtide.simulator.run.situation import LiveStep
 from ebbtide.simulator.world.rules import BudgetSpec
 
 if TYPE_CHECKING:

@@ -16,15 +16,22 @@ from ebbtide.errors import EbbtideError
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.settings import Settings
 from ebbtide.ports import PolicyStore, Store
-from ebbtide.simulator.checker.checker import Checker
+from ebbtide.simulator.checker.checker import Checker, WatchedStore
 from ebbtide.simulator.checker.consolidation import Bookkeeper
-from ebbtide.simulator.checker.watch import WatchedStore
-from ebbtide.simulator.faults.calls import FaultPlan
+from ebbtide.simulator.faults.catalogue import FaultPlan
 from ebbtide.simulator.faults.policy_ports import faulty_scaling
 from ebbtide.simulator.faults.ports import faulty_ports
 from ebbtide.simulator.world.clock import SkewedClock, VirtualClock
-from ebbtide.simulator.world.ports import SimCloud, SimCluster, SimInbox, SimMetrics, SimNotifier
-from ebbtide.simulator.world.scaling import SimServices, SimSignals, SimWorkloads
+from ebbtide.simulator.world.ports import (
+    SimCloud,
+    SimCluster,
+    SimInbox,
+    SimMetrics,
+    SimNotifier,
+    SimServices,
+    SimSignals,
+    SimWorkloads,
+)
 from ebbtide.simulator.world.world import World
 
 GATE_PORTS = range(20_000, 20_016)

@@ -1,8 +1,12 @@
 """Scenarios by name: story files of the package, each made into a world with its settings, ready to be run
-with any faults.
+with any faults; and the day with a bit of everything that `ebbtide demo` shows where none is named.
 
     scenario = build("day", seed=1)
     result = simulate("day", seed=1)         # or let `simulate` do it all
+
+The story that `ebbtide demo` tells where no scenario is named: a day with a bit of everything. It begins in
+the morning, while the cluster grows and its autoscaler keeps crashing; in the early afternoon the cloud
+takes spot nodes back; in the evening the cluster shrinks. It is on EC2: Hetzner sells no spot.
 """
 
 from __future__ import annotations
@@ -12,15 +16,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
+from ebbtide.core.prices import EC2
 from ebbtide.errors import ConfigError
 from ebbtide.model.policy import Policy, ZeroDefaults
+from ebbtide.model.pool import Pool
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Market
+from ebbtide.simulator.run.scenes import SHOP_ZONES, TYPES, with_spot
 from ebbtide.simulator.story.build import build_world
 from ebbtide.simulator.story.event_schemas import EventKeys
 from ebbtide.simulator.story.events import incident_of, offers_of
 from ebbtide.simulator.story.parse import Story, parse_story
-from ebbtide.simulator.world.workload import Demand
-from ebbtide.simulator.world.world import World
+from ebbtide.simulator.world.rules import Curve, Demand, Rules
+from ebbtide.simulator.world.world import World, add_system, database, deployment, guarded
 
 SCENARIOS = (
     "day",
@@ -120,3 +128,31 @@ def play(scenario: Scenario, recording: Mapping[str, Demand]) -> None:
             known = ", ".join(one.partition("/")[2] for one in workloads if one.startswith("default/"))
             raise ConfigError(f"scenario {scenario.name} has no workload {name!r}; it has {known}")
         scenario.world.controllers.drive(key, demand)
+
+
+NAME = "a day"
+MORNING = START + 6 * HOUR
+CRASHING = 3 * HOUR
+LENGTH = 19 * HOUR
+AGE_SECONDS = 24 * HOUR
+
+
+def tell(seed: int) -> Scenario:
+    small, large = (with_spot(EC2[name]) for name in TYPES)
+    pools = (
+        Pool("general", (small, large), SHOP_ZONES, Market.ON_DEMAND),
+        Pool("spot", (small,), SHOP_ZONES, Market.SPOT),
+    )
+    settings = Settings(cluster="demo", pools=pools, min_workers=3, max_workers=16)
+    world = World(Rules(call_seconds=0.05, rebalance_chance=0.3), pools, seed, MORNING - WARM_UP_SECONDS)
+    world.controllers.began_at = float(START)
+    add_system(world, SHOP_ZONES)
+    for zone in SHOP_ZONES:
+        world.add_node("general", small.name, zone, Market.ON_DEMAND, AGE_SECONDS)
+    world.add_workload(*database("database", 3))
+    world.add_workload(*guarded(deployment("web", 500, 512, Demand(Curve.DAY, 4, 64)), 4))
+    world.add_workload(deployment("api", 300, 384, Demand(Curve.DAY, 2, 30), 0.6))
+    world.plan(START + 13 * HOUR, "interrupt-all", SHOP_ZONES[1])
+    world.plan(START + 14 * HOUR + HOUR // 2, "interrupt-all", SHOP_ZONES[2])
+    world.advance_to(MORNING)
+    return Scenario(NAME, seed, world, settings, LENGTH, faults=("crash",), calm_seconds=LENGTH - CRASHING)

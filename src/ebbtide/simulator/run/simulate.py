@@ -34,7 +34,7 @@ from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.run.frames import Frame, describe, draw
 from ebbtide.simulator.run.runner import Runner, policies_of, ports_of, scaling_of, stage_of, store_of
 from ebbtide.simulator.run.scenarios import Scenario, build
-from ebbtide.simulator.world.catalogue import CURRENCY
+from ebbtide.simulator.world.world import CURRENCY
 
 PAUSE_SECONDS = 20.0
 INBOX_SECONDS = 2.0

@@ -14,21 +14,21 @@ from ebbtide.core.consolidation import game_servers
 from ebbtide.core.nodes.room import HOSTNAME_LABEL, ZONE_LABEL
 from ebbtide.core.prices import CATALOGUE
 from ebbtide.model import names
-from ebbtide.model.node import Market
-from ebbtide.model.pod import Pod
-from ebbtide.model.pool import NodeType, Pool
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import (
+from ebbtide.model.pod import (
     AntiAffinity,
     LabelSelector,
     Operator,
+    Pod,
     Requirement,
+    Resources,
     Scheduling,
     Spread,
     TaintEffect,
     Toleration,
 )
+from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Market
 from ebbtide.simulator.story.parse import Story
 from ebbtide.simulator.story.schemas import (
     CloudKeys,
@@ -38,10 +38,17 @@ from ebbtide.simulator.story.schemas import (
     WorkloadKeys,
     epoch_of,
 )
-from ebbtide.simulator.world.catalogue import CONTROL_PLANE_ONLY, SPOT_SHARE
-from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, Span, WorkloadSpec, pod_template
-from ebbtide.simulator.world.workload import Curve, Demand
-from ebbtide.simulator.world.world import World
+from ebbtide.simulator.world.rules import (
+    BudgetSpec,
+    Curve,
+    Demand,
+    Kind,
+    Rules,
+    Span,
+    WorkloadSpec,
+    pod_template,
+)
+from ebbtide.simulator.world.world import CONTROL_PLANE_ONLY, SPOT_SHARE, World
 
 CONTROL_PLANE = "control-plane"
 FOREIGN_TYPE = "cpx32"

@@ -19,7 +19,7 @@ from ebbtide.errors import ConfigError
 from ebbtide.simulator.recording.file import Recording, is_recording, read_recording
 from ebbtide.simulator.story.checks import check, problems_in
 from ebbtide.simulator.story.schemas import StoryKeys
-from ebbtide.simulator.world.workload import Curve, Demand
+from ebbtide.simulator.world.rules import Curve, Demand
 
 HINT = "Correct the story; `ebbtide simulate --schema` prints all keys."
 

@@ -20,14 +20,12 @@ from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.run.runner import stage_of, store_of
 from ebbtide.simulator.story.build import build_world, roll_out
 from ebbtide.simulator.story.event_schemas import AtKeys
-from ebbtide.simulator.story.events import Happenings
-from ebbtide.simulator.story.judge import Judge
-from ebbtide.simulator.story.output import Said, StoryResult, StoryTotals, totals_of
+from ebbtide.simulator.story.events import Happenings, Trouble
+from ebbtide.simulator.story.judge import Judge, Said, StoryResult, StoryTotals, totals_of
 from ebbtide.simulator.story.parse import Story
 from ebbtide.simulator.story.recorder import RecordedWorkloads, Recorder, new_node, story_time
 from ebbtide.simulator.story.runners import LAMBDA_SECONDS, Backstage, Process, StoryClock
 from ebbtide.simulator.story.schemas import epoch_of
-from ebbtide.simulator.story.trouble import Trouble
 
 RESTART_SECONDS = 20.0
 """How long it takes until a daemon that died is there again."""

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ebbtide.model.node import Instance, Node
 from ebbtide.model.operation import Consolidate, Operation, ScaleDown, ScaleUp, Spot
+from ebbtide.model.pod import Workload
 from ebbtide.model.record import Record
-from ebbtide.model.workload import Workload
+from ebbtide.model.snapshot import Instance, Node
 from ebbtide.simulator.run.runner import Stage
 from ebbtide.simulator.story.schemas import WorkloadKeys
 from ebbtide.simulator.world.world import Act, ActKind

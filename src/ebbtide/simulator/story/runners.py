@@ -13,22 +13,19 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from math import inf
 
-from ebbtide.engine.loop import Nudge, for_a_daemon
+from ebbtide.engine.loop import Nudge, fail_if_blind, for_a_daemon, run_once
 from ebbtide.engine.ports import Ports
 from ebbtide.engine.scale_to_zero.scaling import RoundReport, Scaling, ScalingPorts
-from ebbtide.engine.single_run import fail_if_blind, run_once
 from ebbtide.engine.steady import Steady, Still
 from ebbtide.engine.tick import TickReport, tick
-from ebbtide.model.forecast import STEP_SECONDS
 from ebbtide.model.record import CLUSTER_LEASE
-from ebbtide.model.settings import Settings
+from ebbtide.model.settings import STEP_SECONDS, Settings
 from ebbtide.model.snapshot import Snapshot
-from ebbtide.simulator.faults.calls import RandomPlan
+from ebbtide.simulator.faults.catalogue import RandomPlan
 from ebbtide.simulator.faults.policy_ports import faulty_scaling
 from ebbtide.simulator.faults.ports import faulty_ports
 from ebbtide.simulator.run.runner import Stage, policies_of, ports_of
-from ebbtide.simulator.story.recorder import Recorder
-from ebbtide.simulator.story.trouble import (
+from ebbtide.simulator.story.events import (
     Crashes,
     StoryCloud,
     StoryCluster,
@@ -38,8 +35,9 @@ from ebbtide.simulator.story.trouble import (
     StoryWorkloads,
     Trouble,
 )
+from ebbtide.simulator.story.recorder import Recorder
 from ebbtide.simulator.world.clock import VirtualClock
-from ebbtide.simulator.world.scaling import SimSignals, SimWorkloads
+from ebbtide.simulator.world.ports import SimSignals, SimWorkloads
 
 LAMBDA_SECONDS = 120.0
 LEAST_ROUND_SECONDS = 30.0

@@ -1,22 +1,156 @@
-"""From a recording to a proposal: learned on its first two thirds, judged on the last, which the search never
-saw."""
+"""From a recording to a proposal: learned on its first two thirds, judged on the last, which the search
+never saw. Proposed is the knee of the front, without the changes that are worth nothing.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from math import log
 from typing import Any
 
-from ebbtide.errors import ConfigError
-from ebbtide.simulator.backtest.compare import Row, rows_of
+from ebbtide.config import Config
+from ebbtide.core.words import a_while
+from ebbtide.errors import ConfigError, Usage
 from ebbtide.simulator.backtest.runs import Run, Work, story_for
-from ebbtide.simulator.backtest.sweep import Sweep
-from ebbtide.simulator.recording.file import Recording
-from ebbtide.simulator.recording.parts import Parts, parts_of
+from ebbtide.simulator.backtest.sweep import Row, Sweep, rows_of
+from ebbtide.simulator.recording.file import Recorded, Recording, Series, with_first_nodes
 from ebbtide.simulator.story.parse import story_of
-from ebbtide.simulator.tuning.choose import front_of, knee_of, without_idle
-from ebbtide.simulator.tuning.search import Plan, Tried, search
-from ebbtide.simulator.tuning.space import HEADROOM, Lines, Point, Space, named
+from ebbtide.simulator.story.schemas import START, epoch_of
+from ebbtide.simulator.tuning.search import (
+    HEADROOM,
+    OBJECTIVES,
+    Lines,
+    Plan,
+    Point,
+    Space,
+    Tried,
+    named,
+    search,
+)
+
+LEARN_SHARE = 2 / 3
+LEAST_SECONDS = 3 * 3600
+DAY_SECONDS = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    learn: Recording
+    held_out: Recording
+    halves: tuple[Recording, Recording]
+    """Of what is learned on: each as long as what is held out."""
+
+    @property
+    def learn_seconds(self) -> int:
+        return int(self.learn.story["until"])
+
+    @property
+    def held_out_seconds(self) -> int:
+        return int(self.held_out.story["until"])
+
+
+def parts_of(recording: Recording, config: Config, name: str) -> Parts:
+    """The first two thirds and the last one. The last begins with as many nodes as its first pods need,
+    since which nodes were there by then depends on the settings."""
+    until = float(recording.story["until"])
+    if until < LEAST_SECONDS:
+        raise Usage(
+            f"{name} lasts {a_while(round(until))}: too short to learn on two thirds of it and to hold out "
+            f"one; nothing ran. Record at least {a_while(LEAST_SECONDS)}, better a week or more."
+        )
+    cut = float(round(until * LEARN_SHARE))
+    learn = _part(recording, 0.0, cut)
+    middle = float(round(cut / 2))
+    later = [_part(recording, begin, end) for begin, end in ((cut, until), (middle, cut))]
+    held_out, second = (with_first_nodes(one, config) for one in later)
+    return Parts(learn, held_out, (_part(recording, 0.0, middle), second))
+
+
+def _part(recording: Recording, begin: float, end: float) -> Recording:
+    story: dict[str, Any] = {key: value for key, value in recording.story.items() if key != "expect"}
+    story["until"] = end - begin
+    if begin:
+        moment = datetime.fromtimestamp(epoch_of(story.get("start", START)) + int(begin), UTC)
+        story["start"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        story["workloads"] = [_free(workload) for workload in story.get("workloads", ())]
+    if "events" in story:
+        story["events"] = [
+            {**event, "at": event["at"] - begin} for event in story["events"] if begin <= event["at"] < end
+        ]
+    demand = {key: _cut(series, begin, end) for key, series in recording.demand.items()}
+    recorded = Recorded(recording.recorded.source, recording.recorded.coverage)
+    return Recording(recording.ebb, story, demand, recorded)
+
+
+def _free(workload: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the nodes that its pods started on: those are not there later."""
+    return {key: value for key, value in workload.items() if key != "on"}
+
+
+def _cut(series: Series, begin: float, end: float) -> Series:
+    """What is asked for at the begin holds from there on."""
+    first = max(bisect_right(series.at, begin) - 1, 0)
+    last = bisect_left(series.at, end)
+    if last <= first:
+        return Series([0.0], [0])
+    return Series([max(at - begin, 0.0) for at in series.at[first:last]], series.replicas[first:last])
+
+
+NOTHING = 0.01
+"""A share of today's value below which less is hardly better."""
+
+
+def front_of(tried: Sequence[Tried], plan: Plan) -> list[Tried]:
+    """Those that no other is as good as in every objective and better in one, the cheapest first. Of several
+    that came out the same, the first. One that violated a safety rule is never proposed."""
+    safe = [one for one in tried if not one.run.violations]
+    values = {plan.values(one.run): one for one in reversed(safe)}
+    kept = [one for mine, one in values.items() if not any(_beats(other, mine) for other in values)]
+    return sorted(kept, key=lambda one: (OBJECTIVES["cost"](one.run), plan.values(one.run)))
+
+
+def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
+
+
+def knee_of(
+    front: Sequence[Tried], today: Tried, plan: Plan, cost_limit: float, holds: Callable[[Tried], bool]
+) -> Tried:
+    """Of those that cost at most `cost_limit` (a share) more than today, the one from which one per cent less
+    of an objective costs more than one per cent of the others. One that does not hold is left for the next
+    best. Today where there is none."""
+    most = OBJECTIVES["cost"](today.run) * (1 + cost_limit)
+    allowed = [one for one in front if OBJECTIVES["cost"](one.run) <= most]
+    measured = plan.values(today.run)
+
+    def product(one: Tried) -> float:
+        both = zip(plan.values(one.run), measured, strict=True)
+        return round(sum(log(value / (of or 1.0) + NOTHING) for value, of in both), 9)
+
+    return next((one for one in sorted(allowed, key=product) if one == today or holds(one)), today)
+
+
+def without_idle(
+    lines: Lines,
+    run: Run,
+    plan: Plan,
+    play: Callable[[Lines], Run | None],
+    holds: Callable[[Lines], bool],
+) -> tuple[Lines, Run]:
+    """Each change is taken back in turn; where nothing gets worse and it still holds, it stays so."""
+    for key in reversed(list(lines)):
+        fewer = {one: value for one, value in lines.items() if one != key}
+        played = play(fewer)
+        if played is None or played.violations:
+            continue
+        both = zip(plan.values(played), plan.values(run), strict=True)
+        if all(without <= with_it for without, with_it in both) and holds(fewer):
+            lines, run = fewer, played
+    return lines, run
+
 
 TODAY = "today"
 PROPOSAL = "proposal"

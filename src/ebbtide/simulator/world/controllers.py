@@ -9,13 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ebbtide.errors import BudgetExhausted, Final
-from ebbtide.model.pod import Budget, Pod, PodPhase
-from ebbtide.model.scheduling import LabelSelector, Operator, Requirement
+from ebbtide.model.pod import Budget, LabelSelector, Operator, Pod, PodPhase, Requirement
 from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.inventory import Inventory
 from ebbtide.simulator.world.pods import Pods, Workload
-from ebbtide.simulator.world.rules import BudgetSpec, Kind, Rules, WorkloadSpec
-from ebbtide.simulator.world.workload import Curve, Demand
+from ebbtide.simulator.world.rules import BudgetSpec, Curve, Demand, Kind, Rules, WorkloadSpec
 
 
 class Controllers:

@@ -14,10 +14,8 @@ from heapq import heapify, heappop, heappush
 
 from ebbtide.core.nodes.fit import Placement
 from ebbtide.core.nodes.room import Room, room_of
-from ebbtide.model.node import Node
-from ebbtide.model.pod import Budget, Pod
-from ebbtide.model.scheduling import Misfit, TaintEffect
-from ebbtide.model.snapshot import ClusterView, Load
+from ebbtide.model.pod import Budget, Misfit, Pod, TaintEffect
+from ebbtide.model.snapshot import ClusterView, Load, Node
 from ebbtide.simulator.world.clock import Timeline
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ebbtide.errors import Final, NoCapacity
-from ebbtide.model.node import Instance, InstanceState, Market, Node
 from ebbtide.model.operation import Slot
 from ebbtide.model.pool import Pool
+from ebbtide.model.snapshot import Instance, InstanceState, Market, Node
 from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.rules import Identity, Rules
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ebbtide.model.node import InstanceState
 from ebbtide.model.pod import Pod, PodPhase
+from ebbtide.model.snapshot import InstanceState
 from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.controllers import give_up
 from ebbtide.simulator.world.inventory import Inventory

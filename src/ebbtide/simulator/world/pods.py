@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ebbtide.core.nodes.room import refused_by_node, room_of
-from ebbtide.model.node import Node
 from ebbtide.model.pod import Pod, PodPhase
+from ebbtide.model.snapshot import Node
 from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.inventory import Inventory, Scheduler
 from ebbtide.simulator.world.rules import CONTROLLER_OF, Kind, Rules, WorkloadSpec

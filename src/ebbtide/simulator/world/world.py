@@ -1,4 +1,5 @@
-"""A virtual cluster with its cloud: the parts put together, and the few verbs that act on them.
+"""A virtual cluster with its cloud: the parts put together, the few verbs that act on them, and what
+clusters are made of: node types with prices, pools, and everyday workloads.
 
     world = World(Rules(), pools, seed=7, now=0)
     world.add_node("general", "cpx32", "a")            # there and Ready at once
@@ -14,15 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import StrEnum
 
-from ebbtide.model.gate import ServiceRef, Takeover
-from ebbtide.model.node import Instance, InstanceState, Market, Node
-from ebbtide.model.pod import Pod
-from ebbtide.model.pool import Pool
-from ebbtide.model.resources import Resources
-from ebbtide.model.scheduling import Taint, TaintEffect
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.core.prices import HETZNER
+from ebbtide.model.pod import Pod, Resources, Scheduling, Taint, TaintEffect, Toleration
+from ebbtide.model.policy import ServiceRef, Takeover
+from ebbtide.model.pool import NodeType, Pool
+from ebbtide.model.snapshot import ClusterView, Instance, InstanceState, Market, Node
 from ebbtide.simulator.faults.world import Incidents
 from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.controllers import Controllers
@@ -30,7 +30,7 @@ from ebbtide.simulator.world.inventory import Inventory
 from ebbtide.simulator.world.machines import Machine, Machines, new_machine
 from ebbtide.simulator.world.nodes import Nodes, NodeUsage
 from ebbtide.simulator.world.pods import Pods
-from ebbtide.simulator.world.rules import BudgetSpec, Rules, WorkloadSpec
+from ebbtide.simulator.world.rules import ONE_POD, BudgetSpec, Demand, Kind, Rules, WorkloadSpec, pod_template
 
 CONTROL_PLANE_TAINT = Taint("node-role.kubernetes.io/control-plane", TaintEffect.NO_SCHEDULE)
 CONTROL_PLANE_LABELS = (("node-role.kubernetes.io/control-plane", "true"),)
@@ -184,3 +184,62 @@ class World:
         self.inventory.put_node(node)
         self.timeline.after(0, "lifespan", machine.instance.id)
         return node
+
+
+CURRENCY = "EUR"
+ZONES = ("a", "b", "c")
+SPOT_SHARE = Decimal("0.4")
+"""What a spot node costs of the listed price, in this cloud."""
+
+EVERYWHERE = Scheduling(tolerations=(Toleration(exists=True),))
+CONTROL_PLANE_ONLY = replace(EVERYWHERE, node_selector=CONTROL_PLANE_LABELS)
+
+
+def node_type(name: str) -> NodeType:
+    """Of what the machine has, the system keeps 200m CPU and 700 MiB for itself."""
+    listed = HETZNER[name]
+    offered = listed.allocatable
+    return replace(
+        listed,
+        allocatable=Resources(offered.cpu_milli - 200, offered.memory_mib - 700),
+        spot_price=listed.price and replace(listed.price, per_hour=listed.price.per_hour * SPOT_SHARE),
+    )
+
+
+def pool(name: str, types: tuple[str, ...] = ("cpx32",), market: Market = Market.ON_DEMAND) -> Pool:
+    return Pool(name, tuple(node_type(one) for one in types), ZONES, market)
+
+
+def add_system(world: World, zones: tuple[str, ...] = ZONES) -> None:
+    """A control plane with CoreDNS and its static pods, a node of somebody else, and what runs on
+    every node."""
+    world.add_control_plane(zones[0])
+    world.add_foreign_node(zones[1])
+    system = "kube-system"
+    static = pod_template("apiserver", 250, 512, system)
+    world.add_workload(WorkloadSpec(replace(static, scheduling=CONTROL_PLANE_ONLY), Kind.STATIC))
+    dns = replace(pod_template("coredns", 100, 70, system), scheduling=CONTROL_PLANE_ONLY)
+    dns = replace(dns, priority_class="system-cluster-critical")
+    world.add_workload(WorkloadSpec(dns, demand=Demand(low=2)))
+    proxy = replace(pod_template("proxy", 20, 32, system), scheduling=EVERYWHERE)
+    world.add_workload(WorkloadSpec(proxy, Kind.STATIC))
+    exporter = replace(pod_template("node-exporter", 50, 64, "monitoring"), scheduling=EVERYWHERE)
+    world.add_workload(WorkloadSpec(exporter, Kind.DAEMON_SET))
+
+
+def deployment(
+    name: str, cpu_milli: int, memory_mib: int, demand: Demand = ONE_POD, use_fraction: float = 0.6
+) -> WorkloadSpec:
+    return WorkloadSpec(pod_template(name, cpu_milli, memory_mib), demand=demand, use_fraction=use_fraction)
+
+
+def database(name: str, replicas: int) -> tuple[WorkloadSpec, BudgetSpec]:
+    """A StatefulSet with a volume for each pod, of which one may be away at a time."""
+    spec = WorkloadSpec(
+        pod_template(name, 500, 1024), Kind.STATEFUL_SET, Demand(low=replicas), start_seconds=15, volume=True
+    )
+    return spec, BudgetSpec(name, spec.key, max_unavailable=1)
+
+
+def guarded(spec: WorkloadSpec, max_unavailable: int) -> tuple[WorkloadSpec, BudgetSpec]:
+    return spec, BudgetSpec(spec.template.name, spec.key, max_unavailable=max_unavailable)

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from ebbtide import typed
-from ebbtide.model.budget import RemovalReason
 from ebbtide.model.operation import (
     AbortCause,
     Consolidate,
@@ -25,6 +24,7 @@ from ebbtide.model.operation import (
     SlotState,
     Source,
 )
+from ebbtide.model.pool import RemovalReason
 
 Item = dict[str, Any]
 T = TypeVar("T")

@@ -1,4 +1,5 @@
-"""The record as an item: the attribute names that every store keeps, and the way back.
+"""The record as an item, with the attribute names that every store keeps, and log entries, whose data is one
+block of bytes; each with the way back.
 
 The names are a contract with every reader of the table. An item that lacks what we added (written by
 hand, or by another tool of the same contract) is read as far as it goes; one of a newer format is
@@ -7,16 +8,23 @@ refused. `scalingInProgress` is written from the operations, and where it says o
 Format 1 holds one operation; format 2 is written only while there is more to say than that (both lanes
 open, or a removal set aside), format 3 only while a node is replaced (a removal that waits for a launch), so
 a version that knows only format 1 can continue as soon as there is neither.
+
+Log entries as stores keep them: the data of an entry is one block of bytes. Small data is plain JSON, so a
+person can read it in the table; larger data is compressed. The first byte tells them apart: `{` for JSON,
+anything else for zlib. An entry whose kind this version does not know (a newer one wrote it) is skipped when
+reading.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from ebbtide import typed
 from ebbtide.adapters.stores.codec.operations import (
     Item,
     convert,
@@ -26,9 +34,10 @@ from ebbtide.adapters.stores.codec.operations import (
     removing_from_item,
     slot_to_item,
 )
-from ebbtide.errors import NewerRecord, StoreUnusable
-from ebbtide.model.headroom import HeadroomSeen
+from ebbtide.errors import UNREADABLE, NewerRecord, StoreUnusable
+from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Spot
+from ebbtide.model.pool import HeadroomSeen
 from ebbtide.model.record import (
     FORMAT_VERSION,
     PLAIN_FORMAT,
@@ -45,6 +54,57 @@ from ebbtide.model.record import (
     UnfitNode,
     Unwell,
 )
+
+COMPRESS_ABOVE_BYTES = 1024
+KNOWN_KINDS = frozenset(LogKind)
+LARGE_KINDS = frozenset({LogKind.DECISION})
+"""These have all with them that was seen; in brief they are read without."""
+KEPT_FOR_GOOD = frozenset({LogKind.STRETCH})
+"""The ledger is rebuilt from these: they neither expire nor are pruned."""
+
+_encoder = msgspec.json.Encoder()
+_decoder = typed.decoder(dict[str, object])
+
+
+def pack(data: Mapping[str, object]) -> bytes:
+    if not data:
+        return b"{}"
+    plain = _encoder.encode(data)
+    return plain if len(plain) <= COMPRESS_ABOVE_BYTES else zlib.compress(plain, 1)
+
+
+def unpack(block: bytes, entry_id: str) -> dict[str, object]:
+    try:
+        return _decoder.decode(block if block[:1] == b"{" else zlib.decompress(block))
+    except (zlib.error, *UNREADABLE) as error:
+        raise StoreUnusable(
+            f"the data of log entry {entry_id!r} cannot be read ({error}): restore it from a backup"
+        ) from error
+
+
+def distinct(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """Of entries that share an id the first one counts."""
+    first: dict[str, LogEntry] = {}
+    for entry in entries:
+        first.setdefault(entry.id, entry)
+    return list(first.values())
+
+
+def log_rows(cluster: str, entries: Iterable[LogEntry]) -> list[dict[str, Any]]:
+    """The rows of the SQL log."""
+    return [
+        {
+            "cluster": cluster,
+            "id": entry.id,
+            "at": entry.at,
+            "kind": str(entry.kind),
+            "subject": entry.subject,
+            "says": entry.says,
+            "data": pack(entry.data),
+        }
+        for entry in distinct(entries)
+    ]
+
 
 LOCKS = "lock#"
 """How the keys of leases other than a cluster's begin."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ebbtide.adapters.stores.codec.entries import KEPT_FOR_GOOD, KNOWN_KINDS, LARGE_KINDS, pack, unpack
+from ebbtide.adapters.stores.codec.record import KEPT_FOR_GOOD, KNOWN_KINDS, LARGE_KINDS, pack, unpack
+from ebbtide.adapters.stores.dynamodb.record import Wire, from_wire_item, to_wire, to_wire_item
 from ebbtide.adapters.stores.dynamodb.tables import BY_KIND, BY_SUBJECT, TTL_ATTRIBUTE
-from ebbtide.adapters.stores.dynamodb.values import Wire, from_wire_item, to_wire, to_wire_item
 from ebbtide.errors import StoreUnusable
 from ebbtide.model.log import LogEntry, LogKind
 

@@ -10,29 +10,28 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from ebbtide.adapters.stores import policy_guards as guards
+from ebbtide.adapters.stores import guards
 from ebbtide.adapters.stores.codec import policies as codec
-from ebbtide.adapters.stores.codec.ledger import checked_days, day_range
+from ebbtide.adapters.stores.codec.policies import checked_days, day_range
 from ebbtide.adapters.stores.codec.record import item_key
-from ebbtide.adapters.stores.dynamodb.errors import ConditionFailed
 from ebbtide.adapters.stores.dynamodb.log import DynamoLog
-from ebbtide.adapters.stores.dynamodb.policy_ledger import DynamoLedger
 from ebbtide.adapters.stores.dynamodb.policy_table import (
     NEW,
     SHARDS,
     Condition,
+    DynamoLedger,
+    DynamoTargets,
     Item,
     Keys,
     PolicyTable,
     Step,
+    first_shard,
 )
-from ebbtide.adapters.stores.dynamodb.policy_targets import DynamoTargets, first_shard
-from ebbtide.adapters.stores.dynamodb.tables import TTL_ATTRIBUTE, Tables
-from ebbtide.adapters.stores.dynamodb.values import from_wire_item
-from ebbtide.adapters.stores.repeat import repeat
+from ebbtide.adapters.stores.dynamodb.record import from_wire_item
+from ebbtide.adapters.stores.dynamodb.tables import TTL_ATTRIBUTE, ConditionFailed, Tables
+from ebbtide.adapters.stores.guards import repeat
 from ebbtide.errors import Conflict, EbbtideError, StoreUnusable, TargetTaken, Throttled, Unanswered
-from ebbtide.model.idle import IdleState, Once
-from ebbtide.model.ledger import Days, LedgerDay
+from ebbtide.model.idle import Days, IdleState, LedgerDay, Once
 from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
 from ebbtide.ports import Clock, PolicyPut

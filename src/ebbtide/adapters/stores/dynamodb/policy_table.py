@@ -1,4 +1,5 @@
-"""The table of policies on DynamoDB: its keys, and how its items are read and written.
+"""The table of policies on DynamoDB: its keys, how its items are read and written, which enabled policy has
+which target, and the ledger, one item for each policy and month.
 
 A table of its own, because policies must be listed and a list that is consistent needs a sort key, which the
 state table lacks (an index on it would lag behind), and because a log may be emptied and policies may not.
@@ -11,6 +12,15 @@ state table lacks (an index on it would lag behind), and because a log may be em
     ledgers#CLUSTER         ID        who has a ledger; stays when the policy goes
     once#CLUSTER#SHARD      KEY       a value that counts once, until `expiresEpoch`
     targets#CLUSTER         SHARD     which enabled policy has which target
+
+The ledger on DynamoDB: one item for each policy and month, with its days in it. It is read, added to and
+written back under the condition that it did not change meanwhile. That keeps the sums exact, whatever their
+digits, and lets a write of many months of days be one transaction.
+
+Which enabled policy has which target, on DynamoDB. A policy may have a hundred workloads and a transaction
+holds a hundred items, so targets are gathered in a few items, each a JSON object from target to policy id.
+An item is read, changed and written back under the condition that it did not change meanwhile, in the
+transaction that writes the policy: of two writers one is refused.
 """
 
 from __future__ import annotations
@@ -22,13 +32,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from ebbtide.adapters.stores.codec.entries import distinct
-from ebbtide.adapters.stores.dynamodb.errors import translated
+import msgspec
+
+from ebbtide import typed
+from ebbtide.adapters.stores.codec.policies import added, by_day, day_key, targets_of
+from ebbtide.adapters.stores.codec.record import distinct
 from ebbtide.adapters.stores.dynamodb.log import DynamoLog
-from ebbtide.adapters.stores.dynamodb.tables import Tables
-from ebbtide.adapters.stores.dynamodb.values import Wire, from_wire_item, to_wire, to_wire_item, transact
-from ebbtide.adapters.stores.repeat import repeat
+from ebbtide.adapters.stores.dynamodb.record import Wire, from_wire_item, to_wire, to_wire_item, transact
+from ebbtide.adapters.stores.dynamodb.tables import Tables, translated
+from ebbtide.adapters.stores.guards import repeat, target_refusal
+from ebbtide.errors import UNREADABLE, StoreUnusable
+from ebbtide.model.idle import LedgerDay
 from ebbtide.model.log import LogEntry
+from ebbtide.model.policy import Policy
 from ebbtide.ports import Clock
 
 SHARDS = 8
@@ -183,3 +199,149 @@ def _question(table: str, pk: str, only: str, between: tuple[str, str]) -> Step:
 
 def _shard(text: str) -> int:
     return zlib.crc32(text.encode()) % SHARDS
+
+
+_decoder = typed.decoder(tuple[LedgerDay, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """Of one policy; `rev` 0 is one that is not there yet."""
+
+    name: str
+    rev: int = 0
+    days: tuple[LedgerDay, ...] = ()
+
+
+def month_of(date: str) -> str:
+    return date[:7]
+
+
+class DynamoLedger:
+    def __init__(self, table: PolicyTable, keys: Keys) -> None:
+        self._table = table
+        self._keys = keys
+
+    def list_days(self, policy_id: str, begin: str, end: str) -> Sequence[LedgerDay]:
+        if begin > end:
+            return []
+        owners = [policy_id] if policy_id else self._table.query(self._keys.owner("").pk, "sk")
+        found = self._table.at_once(lambda owner: self._days_of(owner, begin, end), owners)
+        return by_day(day for days in found for day in days if begin <= day.date <= end)
+
+    def add(self, policy_id: str, days: Sequence[LedgerDay]) -> list[Step]:
+        """The steps that add these days to what is there now."""
+        steps = []
+        for name in sorted({month_of(day.date) for day in days}):
+            month = self._month(policy_id, name)
+            rows = {day_key(day): day for day in month.days}
+            for day in (day for day in days if month_of(day.date) == name):
+                key = day_key(day)
+                rows[key] = added(rows[key], day) if key in rows else day
+            steps.append(self._put(policy_id, month, rows.values()))
+        return steps
+
+    def replace(self, policy_id: str, days: Sequence[LedgerDay]) -> list[Step]:
+        """The steps that make these the only days."""
+        pk = self._keys.month(policy_id, "").pk
+        names = {month_of(day.date) for day in days}
+        steps = []
+        for name in sorted(names.union(self._table.query(pk, "sk"))):
+            month = self._month(policy_id, name)
+            if name in names:
+                wanted = [day for day in days if month_of(day.date) == name]
+                steps.append(self._put(policy_id, month, wanted))
+            elif month.rev:
+                steps.append(self._table.delete(self._keys.month(policy_id, name), unchanged(month.rev)))
+        return steps
+
+    def _days_of(self, policy_id: str, begin: str, end: str) -> list[LedgerDay]:
+        pk = self._keys.month(policy_id, "").pk
+        bodies = self._table.query(pk, "body", (month_of(begin), month_of(end)))
+        return [day for body in bodies for day in _read(body, policy_id)]
+
+    def _month(self, policy_id: str, name: str) -> Month:
+        item = self._table.get(self._keys.month(policy_id, name))
+        return Month(name, item["rev"], _read(item["body"], policy_id)) if item else Month(name)
+
+    def _put(self, policy_id: str, month: Month, days: Iterable[LedgerDay]) -> Step:
+        body = msgspec.json.encode(by_day(days)).decode()
+        key = self._keys.month(policy_id, month.name)
+        return self._table.put(key, {"rev": month.rev + 1, "body": body}, unchanged(month.rev))
+
+
+def _read(body: str, policy_id: str) -> tuple[LedgerDay, ...]:
+    try:
+        return _decoder.decode(body)
+    except UNREADABLE as error:
+        raise StoreUnusable(
+            f"the ledger of policy {policy_id} cannot be read ({error}): it was left as it is; "
+            "restore it from a backup, or run `ebbtide savings rebuild`"
+        ) from error
+
+
+TARGET_SHARDS = 32
+"""With fifty log entries and the policy itself they fit into one transaction, and ten thousand policies into
+the items."""
+Find = Callable[[str], Policy | None]
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoTargets:
+    table: PolicyTable
+    keys: Keys
+    find: Find
+    """A policy by its id."""
+
+    def steps(self, before: Policy | None, after: Policy | None) -> list[Step]:
+        """The steps that give back what a policy had and claim what it has now."""
+        policy = after or before
+        assert policy is not None
+        wanted = frozenset(targets_of(after)) if after else frozenset()
+        held = frozenset(targets_of(before)) if before else frozenset()
+        shards = sorted({_target_shard(target) for target in wanted | held})
+        return [step for shard in shards for step in self._of_shard(shard, policy, wanted, held)]
+
+    def _of_shard(
+        self, shard: str, policy: Policy, wanted: frozenset[str], held: frozenset[str]
+    ) -> list[Step]:
+        item = self.table.get(self.keys.targets(shard))
+        claims = _claims(item["body"]) if item else {}
+        mine = sorted(target for target in wanted if _target_shard(target) == shard)
+        for target in mine:
+            self._refuse_taken(policy, target, claims.get(target, policy.id))
+        changed = {target: holder for target, holder in claims.items() if holder != policy.id}
+        changed |= dict.fromkeys(mine, policy.id)
+        # What is new to it is written even where the claim is there: another may just be taking it over.
+        if changed == claims and held.issuperset(mine):
+            return []
+        return [self._put(shard, item.get("rev", 0), changed)]
+
+    def _refuse_taken(self, policy: Policy, target: str, holder: str) -> None:
+        other = self.find(holder) if holder != policy.id else None
+        # A version that does not know of claims may have disabled, moved or deleted the holder since.
+        if other is not None and target in targets_of(other):
+            raise target_refusal(policy, target, other)
+
+    def _put(self, shard: str, rev: int, claims: dict[str, str]) -> Step:
+        body = msgspec.json.encode(dict(sorted(claims.items()))).decode()
+        return self.table.put(self.keys.targets(shard), {"rev": rev + 1, "body": body}, unchanged(rev))
+
+
+def first_shard(policy: Policy) -> str:
+    """Of the items that hold its targets; "" where it claims none."""
+    return min((_target_shard(target) for target in targets_of(policy)), default="")
+
+
+def _target_shard(target: str) -> str:
+    return f"{zlib.crc32(target.encode()) % TARGET_SHARDS:02d}"
+
+
+def _claims(body: str) -> dict[str, str]:
+    try:
+        return typed.decode(body, dict[str, str])
+    except UNREADABLE as error:
+        raise StoreUnusable(
+            f"the targets of the policies cannot be read ({error}): they were left as they are; restore the "
+            "table from a backup"
+        ) from error

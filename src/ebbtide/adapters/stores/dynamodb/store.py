@@ -13,13 +13,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ebbtide.adapters.stores.codec.entries import distinct
 from ebbtide.adapters.stores.codec.operations import Item, action_ids
-from ebbtide.adapters.stores.codec.record import from_item, item_key, lock_key
-from ebbtide.adapters.stores.dynamodb.errors import ConditionFailed, translated
+from ebbtide.adapters.stores.codec.record import distinct, from_item, item_key, lock_key
 from ebbtide.adapters.stores.dynamodb.log import DynamoLog
 from ebbtide.adapters.stores.dynamodb.record import (
     OUTBOX,
+    Wire,
+    from_wire_item,
     guard_check,
     keep_lease,
     record_update,
@@ -27,15 +27,19 @@ from ebbtide.adapters.stores.dynamodb.record import (
     renew_lease,
     take_lease,
     take_over_lease,
+    to_wire,
+    to_wire_item,
+    transact,
 )
 from ebbtide.adapters.stores.dynamodb.tables import (
+    ConditionFailed,
     Tables,
     make_client,
     parse_tables,
     refuse_unfit,
     refuse_unfit_policies,
+    translated,
 )
-from ebbtide.adapters.stores.dynamodb.values import Wire, from_wire_item, to_wire, to_wire_item, transact
 from ebbtide.adapters.stores.guards import (
     LEASES_OUTLIVE_SECONDS,
     Attempt,
@@ -43,9 +47,9 @@ from ebbtide.adapters.stores.guards import (
     Outwaiting,
     Stored,
     held_by_another,
+    repeat,
     written,
 )
-from ebbtide.adapters.stores.repeat import repeat
 from ebbtide.model.log import Kinds, LogEntry
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.ports import Clock

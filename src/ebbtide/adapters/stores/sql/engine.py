@@ -1,26 +1,235 @@
-"""Opens the database of a store URL: the connection settings on which the store's promises rest.
+"""Opens the database of a store URL with the connection settings on which the store's promises rest, runs
+statements on the driver itself, and says what its errors mean to a caller.
 
 SQLite: full sync, WAL where the file system allows it, and a refusal to start where two processes could
 write at once. PostgreSQL: time limits, so a frozen runner cannot hold a row forever.
 Connections are in autocommit; a caller that needs a transaction issues BEGIN.
+
+What a database driver's error means to a caller, in one sentence with the next step. The split that matters:
+the database said no (nothing was done), it was never reached (nothing was done), or it did not say
+(`Unanswered`: it may have been done).
+
+Runs the store's statements on the database driver itself. SQLAlchemy builds and compiles each statement
+once, and opens the connections. What it does around every single execution costs as much as the database
+does, so from there on the driver is asked directly. What is left to do is here: lend connections, drop one
+that failed, and turn errors into ours.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Dialect, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
+from sqlalchemy.sql import ClauseElement
+from sqlalchemy.sql.compiler import SQLCompiler
 
-from ebbtide.adapters.stores.sql.errors import translate, translate_connect
-from ebbtide.errors import StoreUnusable
+from ebbtide.errors import EbbtideError, Retryable, StoreUnusable, Unanswered
 from ebbtide.extras import how_to_add
+
+_SQLITE_UNUSABLE = {
+    "SQLITE_FULL": "the disk is full: free some space and try again",
+    "SQLITE_READONLY": "it cannot be written to: give this user the right to write the file and its folder",
+    "SQLITE_CANTOPEN": "it cannot be opened: create its folder and give this user the right to write there",
+    "SQLITE_PERM": "access is denied: give this user the right to read and write it",
+    "SQLITE_AUTH": "access is denied: give this user the right to read and write it",
+    "SQLITE_NOTADB": "it is not a SQLite file, and was left as it is; name another file, or move it away",
+    "SQLITE_CORRUPT": "it is corrupt: it was left as it is; restore it from a backup, or move it away",
+}
+
+_POSTGRES_UNUSABLE = {
+    "42P01": "the tables of Ebbtide are missing: run `ebbtide db upgrade`",
+    "42703": "the tables of Ebbtide are too old: run `ebbtide db upgrade`",
+    "3F000": "the schema of the search path does not exist: create it, then run `ebbtide db upgrade`",
+    "42501": "this user lacks a right: grant SELECT, INSERT, UPDATE and DELETE on all tables of Ebbtide",
+    "25006": "the database is read-only: connect to the primary server, or end its read-only mode",
+    "53100": "the disk of the server is full: free some space there and try again",
+    "28P01": "user or password is wrong: correct store.url",
+    "28000": "the server refuses this user: correct store.url, or allow it in pg_hba.conf",
+    "3D000": "the database does not exist: create it, or correct store.url",
+}
+
+_POSTGRES_LATER = {
+    "40001": "two transactions met",
+    "40P01": "two transactions met",
+    "55P03": "a row stayed locked for too long",
+    "57014": "a statement took too long",
+    "53300": "the server has no connection left",
+}
+
+_CONNECT_UNUSABLE = {
+    "password authentication failed": _POSTGRES_UNUSABLE["28P01"],
+    "no password supplied": _POSTGRES_UNUSABLE["28P01"],
+    "no pg_hba.conf entry": _POSTGRES_UNUSABLE["28000"],
+    "does not exist": "the user or the database does not exist: create it, or correct store.url",
+    "resolve host": "its host name is not known: correct store.url",
+    "translate host name": "its host name is not known: correct store.url",
+    "invalid": "store.url is not understood by the driver: correct it",
+}
+
+
+def translate(origin: BaseException | None, where: str, broken: bool) -> EbbtideError:
+    """For a statement that was sent; `broken` where the connection is gone."""
+    if isinstance(origin, sqlite3.Error):
+        return _from_sqlite(origin, where)
+    code = getattr(origin, "sqlstate", None) or ""
+    if code in _POSTGRES_UNUSABLE:
+        return StoreUnusable(f"{where}: {_POSTGRES_UNUSABLE[code]}")
+    if code in _POSTGRES_LATER:
+        return Retryable(f"{where}: {_POSTGRES_LATER[code]}; nothing was done, try again")
+    if broken or code.startswith(("57P", "08")) or not code:
+        return Unanswered(f"{where} did not answer ({_first_line(origin)}): it may have been done")
+    return StoreUnusable(f"{where} refused ({_first_line(origin)}): run `ebbtide db check`")
+
+
+def translate_connect(origin: BaseException | None, where: str) -> EbbtideError:
+    """For a connection that did not come about: nothing was done."""
+    if isinstance(origin, sqlite3.Error):
+        answer = _from_sqlite(origin, where)
+        return StoreUnusable(str(answer)) if isinstance(answer, Unanswered) else answer
+    text = str(origin)
+    for phrase, says in _CONNECT_UNUSABLE.items():
+        if phrase in text:
+            return StoreUnusable(f"{where}: {says}")
+    return Retryable(
+        f"{where} cannot be reached ({_first_line(origin)}): see that the server runs and store.url is right"
+    )
+
+
+def _from_sqlite(origin: sqlite3.Error, where: str) -> EbbtideError:
+    name = getattr(origin, "sqlite_errorname", "")
+    for prefix, says in _SQLITE_UNUSABLE.items():
+        if name.startswith(prefix):
+            return StoreUnusable(f"{where}: {says}")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return Retryable(f"{where} stayed locked by another process; nothing was done, try again")
+    if "no such table" in str(origin) or "no such column" in str(origin):
+        return StoreUnusable(
+            f"{where}: the tables of Ebbtide are missing or too old: run `ebbtide db upgrade`"
+        )
+    return Unanswered(f"{where} failed ({origin}): it may have been done; look at the disk it is on")
+
+
+def _first_line(origin: BaseException | None) -> str:
+    return (str(origin).strip().splitlines() or ["no reason given"])[0]
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement as the driver takes it, with the values that are the same every time."""
+
+    sql: str
+    fixed: Mapping[str, Any]
+
+
+def compiled(built: ClauseElement, dialect: Dialect) -> Statement:
+    made = built.compile(dialect=dialect)
+    assert isinstance(made, SQLCompiler)
+    fixed = {name: bind.value for name, bind in made.binds.items() if not bind.required}
+    return Statement(made.string, fixed)
+
+
+class Lent:
+    """A connection for one question or one transaction. Rows are plain tuples."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self._cursor = connection.cursor()
+
+    def run(self, statement: Statement, values: Mapping[str, Any]) -> Any:
+        """Returns the driver's cursor; `fetchone`, `fetchall` and `rowcount` are alike in both drivers."""
+        self._cursor.execute(statement.sql, {**statement.fixed, **values})
+        return self._cursor
+
+    def run_each(self, statement: Statement, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._cursor.executemany(statement.sql, [{**statement.fixed, **row} for row in rows])
+
+    def say(self, words: str) -> None:
+        self._cursor.execute(words)
+
+
+class Driver:
+    """Lends connections, all in autocommit, and keeps those not in use. Several threads may ask at once."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.dialect = engine.dialect
+        self._where = describe(engine.url)
+        self._begin = begins(engine.url)
+        self._driver_error = engine.dialect.loaded_dbapi.Error
+        self._idle: deque[Lent] = deque()
+
+    def ask(self, question: Callable[[Lent], T]) -> T:
+        """A refusal of ours leaves the connection sound; after anything else it is not used again."""
+        lent = self._take() or self._connect()
+        try:
+            answer = question(lent)
+        except EbbtideError:
+            self._idle.append(lent)
+            raise
+        except self._driver_error as error:
+            broken = self._engine.dialect.is_disconnect(error, lent.connection, None)
+            self._drop(lent)
+            if broken:
+                self.close()
+            raise translate(error, self._where, broken) from error
+        except BaseException:
+            self._drop(lent)
+            raise
+        self._idle.append(lent)
+        return answer
+
+    def ask_as_one(self, question: Callable[[Lent], T]) -> T:
+        """All or nothing."""
+
+        def transaction(lent: Lent) -> T:
+            lent.say(self._begin)
+            try:
+                answer = question(lent)
+            except EbbtideError:
+                lent.say("ROLLBACK")
+                raise
+            lent.say("COMMIT")
+            return answer
+
+        return self.ask(transaction)
+
+    def close(self) -> None:
+        """Close what is not in use: when the store is closed, and when the server went away under it."""
+        while lent := self._take():
+            lent.connection.close()
+
+    def _drop(self, lent: Lent) -> None:
+        """Undo what it had begun, for SQLite lets go of a lock only when the last cursor is gone, too."""
+        with suppress(self._driver_error):
+            lent.connection.rollback()
+        lent.connection.close()
+
+    def _take(self) -> Lent | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _connect(self) -> Lent:
+        try:
+            connection = self._engine.raw_connection()
+        except self._driver_error as error:
+            raise translate_connect(error, self._where) from error
+        connection.detach()
+        return Lent(connection.dbapi_connection)
+
 
 BUSY_TIMEOUT_SECONDS = 10
 POSTGRES_PORT = 5432

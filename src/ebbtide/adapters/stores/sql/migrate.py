@@ -1,11 +1,25 @@
-"""Brings the tables of a SQL store to the version this code was written for, and says how they stand.
+"""Makes a database ready: brings its tables to the version this code was written for, says how they stand,
+and refuses a SQLite file on which the store could not keep its promises.
 
 An upgrade is one transaction. A schema that is newer is accepted as long as its `readable_from` says that
 this version can live with it, so replicas can be upgraded one after another.
+
+Refuses a SQLite file on which the store could not keep its promises, before anything is written. Locks
+between processes are what keeps two runners apart, so they are not assumed but tried: while this process
+holds the write lock, a second one must be turned away.
+
+The file is looked at through SQLite alone. To open and close it in any other way would drop every lock that
+this process has on it, by the rules of POSIX, and let others write over what we are reading.
 """
 
 from __future__ import annotations
 
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +27,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
 from ebbtide.adapters.stores.sql.engine import (
+    BUSY_TIMEOUT_SECONDS,
     connected,
     describe,
     is_sqlite,
@@ -22,8 +37,162 @@ from ebbtide.adapters.stores.sql.engine import (
     transaction,
 )
 from ebbtide.adapters.stores.sql.schema import READABLE_FROM, SCHEMA_REVISION, VERSION_TABLE, meta, version
-from ebbtide.adapters.stores.sql.sqlite_probe import prefer_wal, probe
-from ebbtide.errors import StoreUnusable
+from ebbtide.errors import EbbtideError, Retryable, StoreUnusable
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"afs", "ceph", "cifs", "glusterfs", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
+)
+REMOTE_FUSE = ("fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs")
+QUICK_CHECK_BELOW_BYTES = 32 * 1024 * 1024
+SECOND_PROCESS_SECONDS = 60
+
+_SECOND_PROCESS = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+try:
+    connection.execute("BEGIN IMMEDIATE")
+except sqlite3.OperationalError as error:
+    print("turned away" if error.sqlite_errorname.startswith("SQLITE_BUSY") else error)
+else:
+    print("let in")
+"""
+
+_devices_seen_to_lock: set[int] = set()
+
+
+def probe(path: Path, may_create: bool) -> None:
+    folder = path.parent
+    if not folder.is_dir():
+        raise StoreUnusable(f"the folder {folder} of the SQLite file does not exist: create it")
+    if path.is_dir():
+        raise StoreUnusable(f"{path} is a folder: name a file in store.url")
+    if not path.exists() and not may_create:
+        raise StoreUnusable(f"the SQLite file {path} does not exist: run `ebbtide db upgrade` to make it")
+    for place in (folder, *([path] if path.exists() else ())):
+        if not os.access(place, os.W_OK):
+            raise StoreUnusable(f"{place} cannot be written to: give this user the right to write there")
+    _refuse_network_file_system(folder)
+    try:
+        _refuse_without_locks(folder)
+        if may_create:
+            keep_to_ourselves(path)
+        _refuse_broken(path)
+        if may_create:
+            prefer_wal(path)
+    except sqlite3.DatabaseError as error:
+        raise _unusable(path, error) from error
+
+
+def _refuse_network_file_system(folder: Path) -> None:
+    kind = file_system(folder)
+    # Crash table: shared-sqlite.
+    if kind in NETWORK_FILE_SYSTEMS or kind in REMOTE_FUSE:
+        raise StoreUnusable(
+            f"{folder} is on a network file system ({kind}), where SQLite cannot keep two writers apart: "
+            "put the file on a local disk, or use PostgreSQL"
+        )
+
+
+def _refuse_broken(path: Path) -> None:
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
+    with closing(connection):
+        if path.stat().st_size < QUICK_CHECK_BELOW_BYTES:
+            (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if answer != "ok":
+                raise sqlite3.DatabaseError(" ".join(answer.split()))
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+
+
+def keep_to_ourselves(path: Path) -> None:
+    """A new file is for its user alone; SQLite gives its log the rights of the file. An old one that is ours
+    is closed to everybody else: who writes the record decides what is removed."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
+        with suppress(FileNotFoundError):
+            now = each.stat()
+            if now.st_mode & 0o007 and now.st_uid == os.geteuid():
+                each.chmod(now.st_mode & 0o770)
+
+
+def prefer_wal(path: Path) -> None:
+    """Readers then do not wait for writers. Where it cannot be had, the rollback journal does as well.
+
+    An empty file forgets it, so a new one is asked again once it has its tables.
+    """
+    with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)) as connection:
+        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+        if mode != "wal":
+            with suppress(sqlite3.OperationalError):
+                connection.execute("PRAGMA journal_mode=WAL").fetchone()
+
+
+def _refuse_without_locks(folder: Path) -> None:
+    """Tried on a file of its own next to the real one, so no running process has to wait."""
+    device = folder.stat().st_dev
+    if device in _devices_seen_to_lock:
+        return
+    with tempfile.TemporaryDirectory(prefix=".ebbtide-probe-", dir=folder) as apart:
+        answer = _second_process_meets_a_lock(Path(apart) / "probe.db")
+    if answer != "turned away":
+        raise StoreUnusable(
+            f"locks do not work on the file system of {folder} (a second process was {answer}): "
+            "put the file on a local disk, or use PostgreSQL"
+        )
+    _devices_seen_to_lock.add(device)
+
+
+def _second_process_meets_a_lock(path: Path) -> str:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            second = subprocess.run(
+                [sys.executable, "-I", "-S", "-c", _SECOND_PROCESS, str(path)],
+                capture_output=True,
+                text=True,
+                timeout=SECOND_PROCESS_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise Retryable(
+                f"a second process to try the locks of {path.parent.parent} did not answer: try again"
+            ) from error
+    return second.stdout.strip() or second.stderr.strip()
+
+
+def file_system(folder: Path) -> str:
+    """The kind of file system that a folder is on; empty where the system does not say."""
+    device = folder.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        if left.split()[2] == wanted:
+            return right.split()[0]
+    return ""
+
+
+def _unusable(path: Path, error: sqlite3.DatabaseError) -> EbbtideError:
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith("SQLITE_READONLY"):
+        return StoreUnusable(f"{path} cannot be written to: give this user the right to write it")
+    if name.startswith("SQLITE_BUSY"):
+        return Retryable(f"{path} stays locked by another process: try again, or end that process")
+    if name.startswith("SQLITE_NOTADB"):
+        return StoreUnusable(
+            f"{path} is not a SQLite file, or its head is damaged: it was left as it is; name another "
+            "file in store.url, or restore it from a backup"
+        )
+    if name.startswith("SQLITE_FULL"):
+        return StoreUnusable(f"the disk of {path} is full: free some space and try again")
+    return StoreUnusable(
+        f"{path} is corrupt ({error}): it was left as it is; restore it from a backup, or move it away"
+    )
+
 
 _UPGRADE_LOCK = 0x65626274
 _RIGHTS = {

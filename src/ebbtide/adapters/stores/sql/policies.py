@@ -13,33 +13,32 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ebbtide.adapters.stores.codec.entries import log_rows
-from ebbtide.adapters.stores.codec.ledger import checked_days, day_range
 from ebbtide.adapters.stores.codec.policies import (
     KEYS_OUTLIVE_SECONDS,
     Bodies,
     Row,
+    checked_days,
+    day_range,
     is_policy_id,
     next_state,
     one_for_each,
     refuse_too_many,
 )
-from ebbtide.adapters.stores.policy_guards import (
+from ebbtide.adapters.stores.codec.record import log_rows
+from ebbtide.adapters.stores.guards import (
     NOT_THERE,
     PolicyAttempt,
     StoredPolicy,
     key_refusal,
+    repeat,
     state_refusal,
     version_refusal,
 )
-from ebbtide.adapters.stores.repeat import repeat
-from ebbtide.adapters.stores.sql.driver import Driver, Lent, Statement
-from ebbtide.adapters.stores.sql.policy_ledger import add_day, read_day
+from ebbtide.adapters.stores.sql.engine import Driver, Lent, Statement
 from ebbtide.adapters.stores.sql.policy_puts import PolicyPuts, RowRefused, demand_one_row, state_values
-from ebbtide.adapters.stores.sql.policy_statements import PolicyStatements
+from ebbtide.adapters.stores.sql.policy_statements import PolicyStatements, add_day, read_day
 from ebbtide.errors import EbbtideError, Retryable, StoreUnusable
-from ebbtide.model.idle import IdleState, Once
-from ebbtide.model.ledger import Days, LedgerDay
+from ebbtide.model.idle import Days, IdleState, LedgerDay, Once
 from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
 from ebbtide.ports import Clock, PolicyPut

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ebbtide.adapters.stores.codec.entries import log_rows
 from ebbtide.adapters.stores.codec.policies import (
     Bodies,
     Row,
@@ -26,7 +25,8 @@ from ebbtide.adapters.stores.codec.policies import (
     state_columns,
     targets_of,
 )
-from ebbtide.adapters.stores.policy_guards import (
+from ebbtide.adapters.stores.codec.record import log_rows
+from ebbtide.adapters.stores.guards import (
     NOT_THERE,
     PolicyAttempt,
     StoredPolicy,
@@ -34,10 +34,10 @@ from ebbtide.adapters.stores.policy_guards import (
     each_alone,
     is_refusal,
     policy_refusal,
+    repeat,
     target_refusal,
 )
-from ebbtide.adapters.stores.repeat import repeat
-from ebbtide.adapters.stores.sql.driver import Driver, Lent, Statement
+from ebbtide.adapters.stores.sql.engine import Driver, Lent, Statement
 from ebbtide.adapters.stores.sql.policy_statements import PolicyStatements
 from ebbtide.errors import Conflict, EbbtideError, StoreUnusable, Unanswered
 from ebbtide.model.idle import IdleState

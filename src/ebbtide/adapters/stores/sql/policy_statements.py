@@ -1,11 +1,19 @@
-"""The statements for policies, states and the ledger on SQLite and PostgreSQL.
+"""The statements for policies, states and the ledger on SQLite and PostgreSQL, and days of the ledger as
+rows.
 
 Moments come and go as whole seconds; the databases keep them as their own kind of time. Many states are
 written by one statement that takes its rows as one JSON text, which both databases know how to unfold.
+
+Days of the ledger as rows of `scaling_cost_savings`. Sums are made here and not by the database, because
+SQLite's own numbers are not exact; the row is locked meanwhile. What the specification has in cents is
+derived from the exact numbers with every write.
 """
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,8 +22,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql import ClauseElement, ColumnElement
 
-from ebbtide.adapters.stores.sql.driver import Statement, compiled
+from ebbtide.adapters.stores.codec.policies import Row, added, hourly_cost_cents, savings_cents
+from ebbtide.adapters.stores.sql.engine import Lent, Statement, compiled
 from ebbtide.adapters.stores.sql.schema import cost_savings, idle_state, log, once, policies, targets
+from ebbtide.model.idle import LedgerDay
 
 AMOUNTS = (
     "source",
@@ -262,3 +272,34 @@ WHERE scaling_idle_state.cluster = :cluster AND scaling_idle_state.policy_id = v
     AND scaling_idle_state.rev = v.expected
 RETURNING policy_id
 """
+
+
+def add_day(lent: Lent, sql: PolicyStatements, cluster: str, day: LedgerDay) -> None:
+    """A new row as it is; one that was there is locked by the attempt, and gets the sum."""
+    row_id = str(uuid.uuid4())
+    values = {"cluster": cluster, "row_id": row_id, **_values(day)}
+    found_id, *amounts = lent.run(sql.open_day, values).fetchone()
+    if found_id != row_id:
+        together = added(read_day((day.policy_id, day.date, day.currency, *amounts)), day)
+        lent.run(sql.set_day, {"found_id": found_id, **_values(together)})
+
+
+def read_day(row: Sequence[Any]) -> LedgerDay:
+    policy_id, date, currency, *amounts = row
+    named: Row = {
+        name: Decimal(value) if name.endswith("price_seconds") else value
+        for name, value in zip(AMOUNTS, amounts, strict=True)
+    }
+    return LedgerDay(policy_id, date, currency, **named)
+
+
+def _values(day: LedgerDay) -> Row:
+    amounts = {name: getattr(day, name) for name in AMOUNTS}
+    return {
+        "policy_id": day.policy_id,
+        "date": day.date,
+        "currency": day.currency,
+        **{name: str(value) if isinstance(value, Decimal) else value for name, value in amounts.items()},
+        "estimated_savings_cents": savings_cents(day),
+        "hourly_cost_cents": hourly_cost_cents(day),
+    }

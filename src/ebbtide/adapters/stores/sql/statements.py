@@ -15,10 +15,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql import ClauseElement, ColumnElement
 
-from ebbtide.adapters.stores.codec.entries import KEPT_FOR_GOOD, LARGE_KINDS
-from ebbtide.adapters.stores.codec.record import LOCKS
+from ebbtide.adapters.stores.codec.record import KEPT_FOR_GOOD, LARGE_KINDS, LOCKS
 from ebbtide.adapters.stores.guards import LEASES_OUTLIVE_SECONDS
-from ebbtide.adapters.stores.sql.driver import Statement, compiled
+from ebbtide.adapters.stores.sql.engine import Statement, compiled
 from ebbtide.adapters.stores.sql.schema import log, state
 from ebbtide.model.log import LogKind
 

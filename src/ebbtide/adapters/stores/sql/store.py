@@ -16,9 +16,16 @@ import msgspec
 from sqlalchemy.engine import Engine
 
 from ebbtide.adapters.stores.codec import operations
-from ebbtide.adapters.stores.codec.entries import KNOWN_KINDS, log_rows, unpack
 from ebbtide.adapters.stores.codec.operations import Item
-from ebbtide.adapters.stores.codec.record import from_item, item_key, lock_key, to_item
+from ebbtide.adapters.stores.codec.record import (
+    KNOWN_KINDS,
+    from_item,
+    item_key,
+    lock_key,
+    log_rows,
+    to_item,
+    unpack,
+)
 from ebbtide.adapters.stores.guards import (
     Attempt,
     Held,
@@ -27,13 +34,19 @@ from ebbtide.adapters.stores.guards import (
     action_ids,
     given_back,
     held_by_another,
+    repeat,
     written,
 )
-from ebbtide.adapters.stores.repeat import repeat
-from ebbtide.adapters.stores.sql.driver import Driver, Lent
-from ebbtide.adapters.stores.sql.engine import connected, is_sqlite, make_engine, parse, sqlite_path
-from ebbtide.adapters.stores.sql.migrate import migrate, read_schema, refuse_unusable
-from ebbtide.adapters.stores.sql.sqlite_probe import probe
+from ebbtide.adapters.stores.sql.engine import (
+    Driver,
+    Lent,
+    connected,
+    is_sqlite,
+    make_engine,
+    parse,
+    sqlite_path,
+)
+from ebbtide.adapters.stores.sql.migrate import migrate, probe, read_schema, refuse_unusable
 from ebbtide.adapters.stores.sql.statements import LogRow, Statements, StateRow, action_column
 from ebbtide.errors import Conflict
 from ebbtide.model.log import Kinds, LogEntry, LogKind
