@@ -86,8 +86,8 @@ def test_one_local_volume_or_problem_is_enough() -> None:
     assert bound(local, plain, one="l", two="p").local_storage
     assert not bound(plain, one="p").local_storage
     assert bound(plain, pod=replace(POD, local_storage=True), one="p").local_storage
-    odd = VolumeSeen("o", problem="volume o with a riddle")
-    assert bound(odd, plain, one="o", two="p").scheduling.unsupported == ("volume o with a riddle",)
+    odd = VolumeSeen("o", problem="riddle")
+    assert bound(odd, plain, one="o", two="p").scheduling.unsupported == ("riddle",)
 
 
 @pytest.mark.parametrize(
