@@ -32,7 +32,7 @@ def test_a_token_of_the_configuration_has_its_name_scope_and_last_day() -> None:
     )
     until = token_of(KEYS.model_copy(update={"expires": "2027-01-31"}))
     assert until.expires_at == 1_801_353_600
-    with pytest.raises(ConfigError, match="no day; nothing was touched"):
+    with pytest.raises(ConfigError, match="not a day; nothing was touched"):
         token_of(KEYS.model_copy(update={"expires": "31.1.2027"}))
 
 

@@ -104,7 +104,7 @@ def test_what_gives_no_notice_is_logged_and_deleted(queue: Queue, caplog: pytest
     assert queue.left() == 0
     said = "\n".join(record.getMessage() for record in caplog.records)
     assert len(caplog.records) == 5
-    for words in ("no JSON object", "not for Ebbtide", "nonsense", "1 h 23 min old", "shutting-down"):
+    for words in ("not a JSON object", "not for Ebbtide", "nonsense", "1 h 23 min old", "shutting-down"):
         assert words in said
 
 

@@ -105,5 +105,5 @@ def test_metadata_services_are_never_asked(record: Callable[..., Result], tmp_pa
 
 
 def test_one_source_is_asked_for(record: Callable[..., Result]) -> None:
-    assert "there must be one source" in said(record("http://localhost", "--log"))
+    assert "name one source" in said(record("http://localhost", "--log"))
     assert "is not a time" in said(record("http://localhost", "--until", "yesterday"))
