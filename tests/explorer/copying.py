@@ -15,6 +15,7 @@ from typing import Any
 
 from ebbtide.adapters.stores.memory import MemoryDatabase
 from ebbtide.adapters.stores.memory_policies import PolicyTables
+from ebbtide.model.snapshot import Load
 from ebbtide.simulator.checker.checker import Checker
 from ebbtide.simulator.run.runner import Stage
 from ebbtide.simulator.world.clock import VirtualClock
@@ -40,8 +41,9 @@ CALLS = {FunctionType, MethodType}
 REBUILT = {"_placement"}
 """Caches of mutable values: the copy starts with its own, empty."""
 
-SHARED: set[type] = set(PLAIN)
-"""Classes of which values are shared, as far as they have been met."""
+SHARED: set[type] = {*PLAIN, Load}
+"""Classes of which values are shared, as far as they have been met. A load keeps only what pure functions
+make of its pods, which never change."""
 
 Memo = dict[int, Any]
 

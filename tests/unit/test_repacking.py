@@ -46,7 +46,10 @@ def test_savings_moves_and_the_bound_are_told() -> None:
     assert result.repacked.moves == 1
     assert result.repacked.bound <= result.repacked.cost_after
     assert as_data(result)["repacked"]["savingPerHour"] == "0.1056"
-    assert any("No set of nodes of these types costs less than" in line for line in summary(result))
+    assert any(
+        "With 30% of each node kept free, no set of nodes of these types costs less than" in line
+        for line in summary(result)
+    )
 
 
 def test_where_nothing_is_to_be_had_nothing_is_said() -> None:

@@ -11,7 +11,7 @@ from ebbtide.model.decision import Action, Decision
 from ebbtide.model.operation import SpotKind
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.pool import PoolLimits, RemovalBudget, RemovalReason
-from ebbtide.model.record import CapacityBackoff, DrainBackoff, Leaving, Unwell
+from ebbtide.model.record import CapacityBackoff, DrainBackoff, DrainFailures, Leaving, Unwell
 from ebbtide.model.snapshot import Node, Snapshot
 from tests.builders import (
     NOW,
@@ -280,3 +280,21 @@ def test_the_next_one_has_its_turn_where_the_first_cannot_go() -> None:
 def test_a_node_of_a_pool_that_is_not_configured_is_left() -> None:
     nodes = (make_node("a1", ready=False, pool="gone"), *make_nodes("a2", "b1"))
     assert why_kept(repair(make_snapshot(nodes, [on("a2")]))) == (NodeCause.NO_POOL, "gone")
+
+
+OFTEN = (DrainFailures("i-a1", 5, NOW + 50_000, NOW + 99_000, "stuck"),)
+
+
+def test_a_node_that_failed_to_drain_often_is_not_replaced_because_it_is_old() -> None:
+    nodes = (make_node("a1", created_at=NOW - OLD - 1), make_node("a2", **FRESH), make_node("b1", **FRESH))
+    decision, _ = asked(expired(nodes=nodes), record={"drain_failures": OFTEN}, **EXPIRY)
+    assert decision.action is Action.NOTHING
+    assert why_kept((decision, _), Action.REPLACE) == (NodeCause.BACKED_OFF, "")
+
+
+def test_a_broken_node_is_repaired_however_often_it_failed_to_drain() -> None:
+    """Its pods do not run: the failed drains of better days are no reason to leave it for a day."""
+    decision, failed = repair(silent([on("a1")]))
+    again, failed_again = repair(silent([on("a1")]), {"drain_failures": OFTEN})
+    assert (failed, failed_again) == (None, None)
+    assert (again.action, again.removals) == (decision.action, decision.removals)

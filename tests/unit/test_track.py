@@ -140,20 +140,26 @@ def test_a_rest_never_lasts_longer_than_the_longest_from_now() -> None:
     assert (record.rests, warnings) == ((DrainBackoff("i-a1", NOW + 3600, "stuck"),), ())
 
 
-def test_the_rest_of_a_node_that_failed_again_may_last_as_long_as_its_failures_say() -> None:
-    resting = make_record(
-        rests=(DrainBackoff("i-a1", NOW + 99_000, "stuck"),),
-        drain_failures=(DrainFailures("i-a1", 3, NOW + 99_000), DrainFailures("i-b1", 1, NOW + 99_000)),
+def test_failed_drains_of_a_clock_that_was_ahead_last_no_longer_than_their_number_says() -> None:
+    ahead = make_record(
+        drain_failures=(
+            DrainFailures("i-a1", 3, NOW + 99_000, NOW + 99_000),
+            DrainFailures("i-b1", 1, 0, NOW + 99_000),
+        )
     )
-    record, _ = clamp_stamps(resting, make_settings(), NOW)
-    assert record.rests == (DrainBackoff("i-a1", NOW + 14_400, "stuck"),)
-    assert [one.forget_at for one in record.drain_failures] == [NOW + 28_800, NOW + 7200]
+    record, _ = clamp_stamps(ahead, make_settings(), NOW)
+    assert [(one.until, one.forget_at) for one in record.drain_failures] == [
+        (NOW + 14_400, NOW + 28_800),
+        (0, NOW + 7200),
+    ]
 
 
-def test_failed_drains_are_forgotten_when_their_time_is_over() -> None:
-    old, young = DrainFailures("i-a1", 3, NOW), DrainFailures("i-b1", 1, NOW + 1)
-    record, _ = track(CALM, make_record(drain_failures=(old, young)), make_settings(), NOW)
-    assert record.drain_failures == (young,)
+def test_a_node_that_failed_to_drain_is_chosen_again_first_and_its_failures_are_forgotten_later() -> None:
+    old = DrainFailures("i-a1", 3, NOW - 5, NOW)
+    over, young = DrainFailures("i-b1", 1, NOW, NOW + 1), DrainFailures("i-c1", 1, NOW + 1, NOW + 2)
+    record, _ = track(CALM, make_record(drain_failures=(old, over, young)), make_settings(), NOW)
+    assert record.drain_failures == (replace(over, until=0), young)
+    assert [rest.instance_id for rest in record.skipped] == ["i-c1"]
 
 
 LATER = NOW + 7200

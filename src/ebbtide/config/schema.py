@@ -186,7 +186,7 @@ class Draining(Section):
     node_rest_sec: int = seconds(
         DEFAULTS.node_rest_seconds,
         "A node that could not be drained is skipped for this long. Each further failure in a row doubles "
-        "it, up to 24 times.",
+        "it, up to a day; a node that is to be repaired is tried again after this time.",
     )
     movable_system_workloads: tuple[str, ...] = Field(
         DEFAULTS.movable_system_workloads,

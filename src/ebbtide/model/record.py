@@ -52,7 +52,10 @@ class DrainFailures:
 
     instance_id: str
     times: int
+    until: int
+    """Until when nothing voluntary chooses the node again; 0 when that is over."""
     forget_at: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +266,16 @@ class Record:
         halted = any(removal.state is RemovalState.SET_ASIDE for removal in removals)
         # Crash table: older-version-lanes.
         return LANES_FORMAT if both or aside or halted or self.refused else PLAIN_FORMAT
+
+    @property
+    def skipped(self) -> tuple[DrainBackoff, ...]:
+        """What nothing voluntary chooses now: each once, with the later of its times."""
+        found = {rest.instance_id: rest for rest in self.rests}
+        for one in self.drain_failures:
+            known = found.get(one.instance_id)
+            if one.until > (known.until if known else 0):
+                found[one.instance_id] = DrainBackoff(one.instance_id, one.until, one.reason)
+        return tuple(found.values())
 
     @property
     def gone_nodes(self) -> frozenset[str]:

@@ -56,8 +56,8 @@ class Demand:
 
 
 NO_CONSOLIDATION = ConsolidationSettings()
-LONGEST_REST = 24
-"""Times `node_rest_seconds`, a day by default: a node that can never be drained is tried once a day."""
+LONGEST_REST_SECONDS = 86_400
+"""A node that can never be drained is tried once a day, or as seldom as `node_rest_seconds` says."""
 
 
 class JudgedBy(StrEnum):
@@ -176,8 +176,9 @@ class Settings:
         return known.index(zone) if zone in known else len(known)
 
     def rest_seconds(self, failures: int) -> int:
-        """How long a node is skipped after so many failed drains in a row."""
-        return self.node_rest_seconds * min(LONGEST_REST, 1 << min(failures - 1, LONGEST_REST))
+        """How long nothing voluntary chooses a node after so many failed drains in a row."""
+        doubled = self.node_rest_seconds << min(max(failures - 1, 0), 20)
+        return max(self.node_rest_seconds, min(doubled, LONGEST_REST_SECONDS))
 
     def batch_up(self, workers: int) -> int:
         """How many nodes one scale-up may launch in a cluster of so many workers."""

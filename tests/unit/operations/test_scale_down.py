@@ -147,8 +147,7 @@ def test_any_node_removed_starts_the_cooldown_even_when_others_were_kept() -> No
     closed = scale_down.close(with_work(operation, removal_failures=2), operation, make_settings(), NOW)
     assert closed.succeeded
     rest = DrainBackoff("i-a2", NOW + 3600, "it holds a bare pod")
-    failed = DrainFailures("i-a2", 1, NOW + 7200)
-    assert closed.record == make_record(last_scale_at=NOW, rests=(rest,), drain_failures=(failed,))
+    assert closed.record == make_record(last_scale_at=NOW, rests=(rest,))
 
 
 def test_a_node_that_was_lost_and_not_removed_by_us_starts_no_cooldown() -> None:
@@ -184,13 +183,27 @@ def test_a_failure_with_none_removed_starts_a_back_off_and_lets_the_node_rest() 
 def test_a_node_that_fails_to_drain_again_and_again_is_skipped_longer_each_time_up_to_a_day(
     failures: int, rest: int
 ) -> None:
-    operation = make_scale_down(make_removal("a1", state=RELEASED, reason="stuck", blamed=True))
-    before = (DrainFailures("i-a1", failures - 1, NOW + 5),) if failures > 1 else ()
-    record = with_work(operation, drain_failures=(*before, DrainFailures("i-b1", 2, NOW + 7)))
+    removal = make_removal("a1", state=RELEASED, reason="stuck", blamed=True, attempts=3)
+    operation = make_scale_down(removal)
+    before = (DrainFailures("i-a1", failures - 1, 0, NOW + 5),) if failures > 1 else ()
+    other = DrainFailures("i-b1", 2, 0, NOW + 7)
+    record = with_work(operation, drain_failures=(*before, other))
     after = scale_down.close(record, operation, make_settings(), NOW).record
-    assert [(one.instance_id, one.until) for one in after.rests] == [("i-a1", NOW + rest)]
-    mine = DrainFailures("i-a1", failures, NOW + 2 * rest)
-    assert set(after.drain_failures) == {mine, DrainFailures("i-b1", 2, NOW + 7)}
+    assert [(one.instance_id, one.until) for one in after.rests] == [("i-a1", NOW + 3600)]
+    mine = DrainFailures("i-a1", failures, NOW + rest, NOW + 2 * rest, "stuck")
+    assert set(after.drain_failures) == {mine, other}
+    assert after.skipped == (DrainBackoff("i-a1", NOW + rest, "stuck"),)
+
+
+def test_a_node_of_which_nothing_was_asked_yet_has_not_failed_to_drain() -> None:
+    operation = make_scale_down(make_removal("a1", state=RELEASED, reason="not finished", blamed=True))
+    after = scale_down.close(with_work(operation), operation, make_settings(), NOW).record
+    assert (after.drain_failures, len(after.rests)) == ((), 1)
+
+
+def test_a_longer_rest_of_the_configuration_than_a_day_is_kept_as_it_is() -> None:
+    settings = make_settings(node_rest_seconds=90_000)
+    assert [settings.rest_seconds(times) for times in (0, 1, 2, 9)] == [90_000] * 4
 
 
 def test_an_operation_that_removed_nothing_backs_off_whoever_is_to_blame() -> None:

@@ -104,7 +104,7 @@ class _Judging:
         self._now = now
         self._players = players
         self._doomed = doomed(record)
-        self._rests = {rest.instance_id: rest for rest in record.rests}
+        self._rests = {rest.instance_id: rest for rest in record.skipped}
         self._leaving = {node.node_uid for node in record.leaving}
         self._emptied = {node.node_uid: node.since for node in record.emptied}
         self._disruptions = Disruptions(snapshot.cluster.budgets, spends=False)

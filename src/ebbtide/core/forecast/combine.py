@@ -380,7 +380,8 @@ def _downhill(weight: Floats, made: Floats, truth: Floats, count: Floats) -> Flo
     total = np.zeros_like(weight)
     for step in range(STEPS_DOWN):
         slope = made @ (np.sign(weight @ made - truth) * count)
-        weight = weight * np.exp(-PACE / np.sqrt(1 + step) * (slope - weight @ slope))
+        steps = -PACE / np.sqrt(1 + step) * slope
+        weight = weight * np.exp(steps - steps.max())
         weight = weight / weight.sum()
         total += weight
     return total / STEPS_DOWN

@@ -112,6 +112,7 @@ def load_is_high(snapshot: Snapshot, settings: Settings) -> str:
 def load_not_high(snapshot: Snapshot, settings: Settings) -> Check:
     high = load_is_high(snapshot, settings)
     says = high or f"CPU is not above cpu_up {settings.cpu_up:.2f}"
+    says = "CPU is unknown" if snapshot.cpu.value is None else says
     return Check(Gate.LOAD_NOT_HIGH, not high, says, Values(snapshot.cpu.value, settings.cpu_up))
 
 

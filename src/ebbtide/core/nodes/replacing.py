@@ -27,7 +27,7 @@ from ebbtide.core.nodes.question import (
     nothing_leaves,
 )
 from ebbtide.core.nodes.room import Room
-from ebbtide.core.nodes.targets import removal_of, why_kept, why_pod_stays, without_a_pool
+from ebbtide.core.nodes.targets import removal_of, why_kept, why_not_chosen, why_pod_stays, without_a_pool
 from ebbtide.core.nodes.unwell import (
     Unfit,
     is_due,
@@ -217,12 +217,14 @@ def _why_kept(unfit: Unfit, pool: Pool, q: Question) -> Why | None:
     if pool.may_be_empty:
         says = f"its pool {pool.name} sleeps: it goes without a replacement when it is idle"
         return Why(NodeCause.POOL_SLEEPS, says, pool.name)
-    why = why_kept(node, snapshot, record)
+    # The pods of a broken node do not run: it is not left to failed drains for longer than the first of them.
+    broken = unfit.cause is RemovalReason.UNHEALTHY
+    why = why_kept(node, snapshot, record) if broken else why_not_chosen(node, snapshot, record)
     if why is None and any(one.node_uid == node.uid for one in record.leaving):
         why = Why(NodeCause.GOING, "consolidation is removing it")
     if why is not None:
         return why
-    if unfit.cause is RemovalReason.UNHEALTHY:
+    if broken:
         unwell = held_by((pool_well(pool.name, snapshot, record, settings),))
         if unwell is not None:
             return unwell

@@ -20,7 +20,7 @@ from ebbtide.model.check import NodeCause, Refusal, Why, refused
 from ebbtide.model.operation import Removal
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import Allowance, RemovalReason
-from ebbtide.model.record import Record
+from ebbtide.model.record import DrainBackoff, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node, Snapshot
 
@@ -45,7 +45,7 @@ def choose_targets(
             if node.name in refusals:
                 continue
             alone = several_zones and node.pool not in asleep and zones[node.zone] == 1
-            why = why_kept(node, snapshot, record)
+            why = why_not_chosen(node, snapshot, record)
             why = why or (last_in_zone(node) if alone else None)
             why = why or why_pool_keeps(node, pools[node.pool] - 1, settings)
             why = why or why_budget_keeps(node, chosen, rooms)
@@ -88,7 +88,14 @@ def removal_of(node: Node, snapshot: Snapshot) -> Removal:
     return Removal(snapshot.instance_of[node.name].id, node.name, node.uid, node.zone, node.pool)
 
 
-def why_kept(node: Node, snapshot: Snapshot, record: Record) -> Why | None:
+def why_not_chosen(node: Node, snapshot: Snapshot, record: Record) -> Why | None:
+    """Why nothing voluntary chooses this node: also where it could not be drained again and again."""
+    return why_kept(node, snapshot, record, record.skipped)
+
+
+def why_kept(
+    node: Node, snapshot: Snapshot, record: Record, skipped: tuple[DrainBackoff, ...] | None = None
+) -> Why | None:
     instance = snapshot.instance_of.get(node.name)
     if instance is None:
         return Why(NodeCause.NO_INSTANCE, "the cloud lists no instance of ours for it")
@@ -96,7 +103,7 @@ def why_kept(node: Node, snapshot: Snapshot, record: Record) -> Why | None:
         return Why(NodeCause.CORDONED, "it was cordoned by someone else")
     if node.owner is not None:
         return marked(node.owner.operation_id)
-    for rest in record.rests:
+    for rest in record.rests if skipped is None else skipped:
         if rest.instance_id == instance.id:
             return Why(NodeCause.BACKED_OFF, f"it is skipped until {a_time(rest.until)}: {rest.reason}")
     return None

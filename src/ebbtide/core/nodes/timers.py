@@ -20,7 +20,7 @@ from ebbtide.core.nodes.unwell import track_unwell
 from ebbtide.core.operations.removals import with_time_again
 from ebbtide.core.words import a_while
 from ebbtide.model.operation import Consolidate, Removing, ScaleDown
-from ebbtide.model.record import LONGEST_LEASE_SECONDS, Emptied, Record
+from ebbtide.model.record import LONGEST_LEASE_SECONDS, DrainFailures, Emptied, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
@@ -72,7 +72,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
             idle_since=_running(idle, 0 if silent else record.idle_since, now),
             short_since=_running(short, record.short_since, now),
             rests=tuple(rest for rest in record.rests if rest.until > now),
-            drain_failures=tuple(one for one in record.drain_failures if one.forget_at > now),
+            drain_failures=_drain_failures(record, now),
             offer_rests=tuple(rest for rest in record.offer_rests if rest.until > now),
             emptied=_emptied(snapshot, () if silent else record.emptied, now),
             underused=track_underused(snapshot, () if silent else record.underused, settings, now),
@@ -84,6 +84,14 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
             ticked_at=now,
         ),
         warnings,
+    )
+
+
+def _drain_failures(record: Record, now: int) -> tuple[DrainFailures, ...]:
+    return tuple(
+        one if one.until > now else replace(one, until=0)
+        for one in record.drain_failures
+        if one.forget_at > now
     )
 
 
@@ -119,16 +127,9 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
         warnings += (
             f"a node was empty from {a_while(early - now)} in the future and is taken as empty from now",
         )
-    seconds = {one.instance_id: settings.rest_seconds(one.times) for one in record.drain_failures}
-    first = settings.rest_seconds(1)
-    rests = tuple(
-        replace(rest, until=min(rest.until, now + seconds.get(rest.instance_id, first)))
-        for rest in record.rests
-    )
-    failures = tuple(
-        replace(one, forget_at=min(one.forget_at, now + 2 * seconds[one.instance_id]))
-        for one in record.drain_failures
-    )
+    longest = now + settings.node_rest_seconds
+    rests = tuple(replace(rest, until=min(rest.until, longest)) for rest in record.rests)
+    failures = tuple(_clamped_failures(one, settings, now) for one in record.drain_failures)
     emptied, underused = (
         tuple(replace(node, since=min(node.since, now)) for node in nodes)
         for nodes in (record.emptied, record.underused)
@@ -137,6 +138,11 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
         replace(record, **late, rests=rests, drain_failures=failures, emptied=emptied, underused=underused),
         warnings,
     )
+
+
+def _clamped_failures(one: DrainFailures, settings: Settings, now: int) -> DrainFailures:
+    seconds = settings.rest_seconds(one.times)
+    return replace(one, until=min(one.until, now + seconds), forget_at=min(one.forget_at, now + 2 * seconds))
 
 
 def _clamp_work(record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:

@@ -22,7 +22,7 @@ from ebbtide.core.nodes.targets import (
     last_in_zone,
     removal_of,
     why_budget_keeps,
-    why_kept,
+    why_not_chosen,
     why_not_drainable,
     why_pool_keeps,
     without_a_place,
@@ -142,9 +142,10 @@ class _Choice:
             says = f"it has been underused for {a_while(waited)}, idle_down_sec is {asked}"
             return Why(NodeCause.NOT_IDLE, says)
         if self._share[node.name] and waited < self._patience and not self._settled.passed:
-            says = f"it has been underused for {a_while(waited)} only, and {self._settled.says}"
+            asked = a_while(self._patience)
+            says = f"it has been underused for {a_while(waited)}, {asked} required while {self._settled.says}"
             return Why(NodeCause.NOT_IDLE, says, self._settled.name)
-        why = self._why_not_now(node) or why_kept(node, self._snapshot, self._record)
+        why = self._why_not_now(node) or why_not_chosen(node, self._snapshot, self._record)
         if why is None and self._several_zones and node.pool not in self._asleep:
             why = last_in_zone(node) if self._zones[node.zone] == 1 else None
         why = why or why_pool_keeps(node, self._pools[node.pool] - 1, self._settings)

@@ -69,11 +69,15 @@ def rest_nodes(record: Record, stuck: Iterable[Removal], settings: Settings, now
     failures = {one.instance_id: one for one in record.drain_failures}
     rests = record.rests
     for removal in stuck:
+        rests += (DrainBackoff(removal.instance_id, now + settings.node_rest_seconds, removal.reason),)
+        if not removal.started:
+            continue  # given up with the others of its operation before anything was asked of it
         before = failures.get(removal.instance_id)
         times = before.times + 1 if before else 1
         seconds = settings.rest_seconds(times)
-        rests += (DrainBackoff(removal.instance_id, now + seconds, removal.reason),)
-        failures[removal.instance_id] = DrainFailures(removal.instance_id, times, now + 2 * seconds)
+        failures[removal.instance_id] = DrainFailures(
+            removal.instance_id, times, now + seconds, now + 2 * seconds, removal.reason
+        )
     return replace(record, rests=rests, drain_failures=tuple(failures.values()))
 
 

@@ -46,7 +46,7 @@ DEMO = "demo"
 MEANWHILE = {
     Origin.CLUSTER: "Ebbtide adds and removes no node, and operations in progress do not advance.",
     Origin.CLOUD: "Ebbtide adds and removes no node, and operations in progress do not advance.",
-    Origin.METRICS: "Ebbtide removes no node; pending pods still get nodes.",
+    Origin.METRICS: "Ebbtide removes no node for being little used; pending pods still get nodes.",
 }
 NOT_TICKING = "Nothing is scaled until it ticks again. Check that it runs."
 KINDS = {"ScaleUp": "scale-up", "ScaleDown": "scale-down", "Consolidate": "consolidation"}
@@ -256,7 +256,7 @@ def brakes(record: Record, settings: Settings, now: int) -> Iterator[Brake]:
     for one in record.refused:
         name = one.removal.node_name or one.removal.instance_id
         yield Brake(name=f"{name} set aside", on=True, says=one.removal.reason, until=one.retry_at)
-    for rest in record.rests:
+    for rest in record.skipped:
         if rest.until > now:
             yield Brake(name=f"{rest.instance_id} rests", on=True, says=rest.reason, until=rest.until)
 

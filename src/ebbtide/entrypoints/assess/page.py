@@ -13,6 +13,7 @@ from html import escape
 from ebbtide.core.words import a_price, count_of, names_of
 from ebbtide.entrypoints.assess.assessment import HOURS_PER_MONTH, Amount, Assessment, NodeFigures
 from ebbtide.entrypoints.assess.repacking import RepackedCluster
+from ebbtide.model.consolidation import ConsolidationSettings
 
 COLUMNS = ("node", "type", "zone", "CPU", "memory", "pods", "price/h", "wasted/h", "verdict")
 NUMERIC = range(3, 8)
@@ -51,7 +52,8 @@ def _repacked(found: RepackedCluster, result: Assessment) -> str:
     about = "about " if any(node.price is not None and not node.price.exact for node in result.nodes) else ""
     amounts = (found.cost_after, found.savings, found.bound)
     after, saved, bound = (f"{about}{money(exactly(found.currency, each))}" for each in amounts)
-    least = f"No set of nodes of these types costs less than {bound}."
+    free = 1 - ConsolidationSettings().max_fill
+    least = f"With {free:.0%} of each node kept free, no set of nodes of these types costs less than {bound}."
     if not repacking_pays(result):
         return least
     return (

@@ -162,7 +162,7 @@ def _work(done: ReportedActs) -> str:
     told = _listed(
         ("nodes added", str(done.nodes_added)),
         ("nodes removed", str(done.nodes_removed)),
-        ("pods evicted", str(done.evictions)),
+        ("pods evicted", f"at least {done.evictions}" if done.without_steps else str(done.evictions)),
         ("spot notices", str(done.spot_notices)),
     )
     rows = [(kind, str(completed), str(failed)) for kind, completed, failed in done.operations]

@@ -197,7 +197,7 @@ def _record_pairs(record: Record, settings: Settings, now: float) -> Iterator[tu
         yield "doubt", Text(f"the cluster has looked too small for {span(now - record.shrunk_since)}", BAD)
     why = f" ({record.pause_reason})" if record.pause_reason else ""
     yield "removals", Text(f"paused{why}", BAD) if record.paused else "allowed"
-    for rest in record.rests:
+    for rest in record.skipped:
         yield "left alone", f"{rest.instance_id} for another {span(rest.until - now)}: {rest.reason}"
     if record.last_consolidation_at:
         yield from _consolidation_pairs(record, settings.consolidation, now)
