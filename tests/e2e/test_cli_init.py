@@ -45,14 +45,14 @@ def test_the_file_passes_config_check_and_doctor_names_only_what_is_missing(shel
     expected = {
         "k3s": [
             r"hetzner\.image is still to be filled in",
-            "no cluster is known",
+            "no cluster found",
             "the cloud does not answer",
         ],
-        "eks": ["no cluster is known", "the cloud does not answer", r"unknown: c7g\.xlarge, x9z\.huge"],
+        "eks": ["no cluster found", "the cloud does not answer", r"unknown: c7g\.xlarge, x9z\.huge"],
         "kubeadm": [
             r"join\.ca_cert_hash is still to be filled in",
             r"aws\.image is still to be filled in",
-            "no cluster is known",
+            "no cluster found",
             "the cloud does not answer",
         ],
     }[name]
@@ -210,7 +210,7 @@ def test_a_dump_that_is_not_there_and_a_cluster_that_is_not_there_write_nothing(
         in told
     )
     told = shell.run("init", "--kubeconfig", "missing", code=2).err
-    assert "no cluster is known from missing" in told
+    assert "no cluster found in missing" in told
     assert shell.files() == []
 
 

@@ -87,7 +87,7 @@ def test_one_tick_launches_what_is_missing_and_the_daemon_goes_on_from_there(she
         out, _ = daemon.communicate(timeout=60)
     assert told, "it ended before its first tick"
     assert daemon.returncode == 0
-    assert "Stopped: the lease is given back" in out
+    assert "Stopped: the lease is released" in out
     assert len(launched(shared_moto(), shell.folder)) == 2
 
 

@@ -144,7 +144,7 @@ def test_resuming_takes_up_what_was_set_aside_unless_something_else_is_open() ->
         False,
     )
     assert time.time() - taken.started_at < 60, "it has all its time before it again"
-    assert "op-1, which had been set aside, is taken up again" in resumed(before)
+    assert "op-1, which had been set aside, continues" in resumed(before)
     busy = replace(before, **lanes(ScaleDown("op-2", 950)))
     assert "op-1 stays set aside, and removals wait, until op-2 is done" in resumed(busy)
 

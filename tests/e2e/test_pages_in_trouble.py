@@ -151,7 +151,8 @@ def test_an_event_names_its_nodes_once(browser: Browser, clock: VirtualClock) ->
     with serving(cluster.site()) as url, opened(browser, url) as watched:
         rows = watched.page.locator(".feed li div")
         expect(rows).to_have_count(len(BEGUN))
-        shown = [re.sub(r".*?a1\s*", "", text, count=1) for text in rows.all_inner_texts()]
+        texts = [text.replace("\u00a0", " ") for text in rows.all_inner_texts()]
+        shown = [re.sub(r".*?a1\s*", "", text, count=1) for text in texts]
         assert shown == [why for _, _, why in reversed(BEGUN)]
         assert watched.errors == []
 

@@ -106,7 +106,7 @@ def test_a_pod_that_cannot_be_read_keeps_its_node(tmp_path: Path, capsys: pytest
         (json.dumps({"kind": "List", "items": small_cluster()})[:-400], "it is cut off"),
         ("", "it is cut off"),
         ("error: You must be logged in to the server\n", "no JSON that can be read"),
-        ('{"kind": "Status", "message": "Forbidden"}', "no list of Kubernetes objects"),
+        ('{"kind": "Status", "message": "Forbidden"}', "not a list of Kubernetes objects"),
         ('{"kind": "List", "items": []}', "holds no node"),
         ('{"kind": "List", "items": [7, null, {"kind": "Node"}]}', "holds no node"),
     ],

@@ -91,7 +91,7 @@ def open_access(kubeconfig: Path | None, context: str | None) -> Access:
     except MALFORMED as cause:
         where = " and ".join(map(str, files)) or str(ACCOUNT)
         why = " ".join(str(cause).split())
-        says = f"no cluster is known from {where} ({why}): name a kubeconfig that is whole"
+        says = f"no cluster found in {where} ({why}): give a complete kubeconfig"
         raise ConfigError(says) from cause
 
 
