@@ -123,7 +123,7 @@ def test_a_kubeconfig_that_is_no_good_is_named(tmp_path: Path, text: str | None)
     path = tmp_path / "config"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(ConfigError, match="name a kubeconfig that is whole"):
+    with pytest.raises(ConfigError, match="give a complete kubeconfig"):
         connect(path)
 
 

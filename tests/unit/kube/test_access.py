@@ -338,10 +338,10 @@ def test_the_proxy_of_the_kubeconfig_or_of_the_environment_is_used(
             {"insecure-skip-tls-verify": True},
             "turns the check of the server's certificate off",
         ),
-        ({"client-certificate": "gone.crt"}, {}, "name a kubeconfig that is whole"),
-        ({}, {"certificate-authority-data": "%%%"}, "name a kubeconfig that is whole"),
-        ({}, {"certificate-authority": "gone"}, "name a kubeconfig that is whole"),
-        ({"exec": {"command": "x"}}, {}, "name a kubeconfig that is whole"),
+        ({"client-certificate": "gone.crt"}, {}, "give a complete kubeconfig"),
+        ({}, {"certificate-authority-data": "%%%"}, "give a complete kubeconfig"),
+        ({}, {"certificate-authority": "gone"}, "give a complete kubeconfig"),
+        ({"exec": {"command": "x"}}, {}, "give a complete kubeconfig"),
     ],
 )
 def test_what_cannot_be_used_is_said_before_anything_is_asked(
