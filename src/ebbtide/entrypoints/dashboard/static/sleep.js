@@ -91,7 +91,7 @@ export function sleep(main, { say, refresh }) {
       h("p", { class: "row" }, h("span", { class: `pill ${state.phase === "zero" ? "" : state.phase === "active" ? "good" : "warn"}` }, PHASES[state.phase] ?? state.phase), h("span", {}, policy.target_says),
         state.left_alone ? h("span", { class: "warn" }, `left alone: ${state.left_alone}`) : null),
       strip(policy),
-      h("p", {}, `Last activity ${moment(state.last_activity_at, true)}; ${until(state, now)}.`, state.keep_up_until > now ? ` Kept up until ${moment(state.keep_up_until, true)}.` : ""),
+      h("p", { class: "state" }, `Last activity ${moment(state.last_activity_at, true)}; ${until(state, now)}.`, state.keep_up_until > now ? ` Kept up until ${moment(state.keep_up_until, true)}.` : ""),
       next(policy, now),
       h("p", { class: "row" },
         waking.has(policy.id) || ["zero", "falling"].includes(state.phase)
