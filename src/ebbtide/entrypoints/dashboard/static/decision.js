@@ -12,7 +12,7 @@ const NAMES = {
 export function decisionDetail(found) {
   const seen = found.snapshot;
   const replay = h("span", { class: "quiet", role: "status" });
-  const button = h("button", { type: "button", onclick: async () => {
+  const button = h("button", { type: "button", "data-asks": "", onclick: async () => {
     try {
       const again = await ask(`/api/v1/decisions/${encodeURIComponent(found.id)}/replay`);
       replay.textContent = again.equal ? " Same result." : ` A different result: ${again.action}: ${again.reason}`;

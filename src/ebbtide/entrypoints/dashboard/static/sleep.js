@@ -87,6 +87,9 @@ export function sleep(main, { say, refresh }) {
     const state = policy.state;
     const problem = wrong.get(policy.id);
     const hours = h("input", { type: "number", min: "1", max: String(MOST_HOURS), value: "3", id: `hours-${policy.id}`, "data-key": `hours-${policy.id}`, "aria-invalid": problem ? "true" : null, "aria-describedby": problem ? `wrong-${policy.id}` : null });
+    const toWake = [waking.has(policy.id) || ["zero", "falling"].includes(state.phase)
+      ? h("button", { type: "button", "data-asks": "", "data-key": `wake-${policy.id}`, disabled: waking.has(policy.id), "aria-label": `Wake ${policy.name}`, onclick: () => wake(policy) }, waking.has(policy.id) ? "Waking" : "Wake") : null,
+      demo ? opening(policy) : null].flat().filter(Boolean);
     const past = state.wakes.slice(-5).reverse();
     return card(policy.name,
       h("p", { class: "row" }, h("span", { class: `pill ${state.phase === "zero" ? "" : state.phase === "active" ? "good" : "warn"}` }, PHASES[state.phase] ?? state.phase), h("span", {}, policy.target_says),
@@ -94,13 +97,11 @@ export function sleep(main, { say, refresh }) {
       strip(policy),
       h("p", { class: "state" }, `Last activity ${state.last_activity_at ? when(state.last_activity_at, now, true) : "never"}; ${until(state, now)}.`, state.keep_up_until > now ? ` Kept up until ${when(state.keep_up_until, now, true)}.` : ""),
       next(policy, now),
+      toWake.length ? h("p", { class: "row" }, toWake) : null,
       h("p", { class: "row" },
-        waking.has(policy.id) || ["zero", "falling"].includes(state.phase)
-          ? h("button", { type: "button", "data-key": `wake-${policy.id}`, disabled: waking.has(policy.id), "aria-label": `Wake ${policy.name}`, onclick: () => wake(policy) }, waking.has(policy.id) ? "Waking" : "Wake") : null,
         h("label", { for: `hours-${policy.id}` }, "Keep up for"), hours, "hours",
-        h("button", { type: "button", "data-key": `keep-${policy.id}`, "aria-label": `Keep ${policy.name} up`, onclick: () => keepUp(policy, hours) }, "Keep up")),
+        h("button", { type: "button", "data-asks": "", "data-key": `keep-${policy.id}`, "aria-label": `Keep ${policy.name} up`, onclick: () => keepUp(policy, hours) }, "Keep up")),
       problem ? h("p", { class: "bad", id: `wrong-${policy.id}`, role: "alert" }, problem) : null,
-      demo ? opening(policy) : null,
       past.length ? h("details", { "data-key": `wakes-${policy.id}` }, h("summary", {}, `Last ${plural(past.length, "wake")}`),
         table(`Wakes of ${policy.name}`, [["when"], ["woken by"], ["took", "number"], ["for a node", "number"]],
           past.map((each) => [moment(each.at, true), by(each.reason), span(each.seconds), span(each.node_seconds)]))) : null,

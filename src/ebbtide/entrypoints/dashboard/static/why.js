@@ -30,7 +30,7 @@ export function why(main, { rest, query, say }) {
   const chips = FILTERS.map(([kind, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(!kind), onclick: () => choose(kind) }, name));
   const field = h("input", { id: "asked", value: asked, placeholder: "node, or namespace/pod", spellcheck: "false", size: "28" });
   const form = h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); asked = field.value.trim(); isNode = !asked.includes("/"); refreshAnswer().catch((error) => say(error.message)); } },
-    h("label", { for: "asked" }, "Node or pod"), field, h("button", { type: "submit" }, "Ask why"));
+    h("label", { for: "asked" }, "Node or pod"), field, h("button", { type: "submit", "data-asks": "" }, "Ask why"));
   main.append(h("h1", {}, "Why"), h("section", { class: "card", "aria-label": "Ask about a node or a pod" }, form), answer,
     card("Decisions, newest first", h("p", { class: "row", role: "group", "aria-label": "Show only" }, chips), list, source(PATH)));
 
