@@ -170,6 +170,8 @@ def test_an_outage_has_its_banner_and_turns_no_number_into_zero(
     if fault == "API server gone":
         watched.show("money")
         expect(page.get_by_text(re.compile("^Not known now: "))).to_be_visible()
+        watched.show("sleep")
+        expect(page.get_by_text("once the cluster can be read again").first).to_be_visible()
         watched.show("why")
         row = page.locator("main details").first
         row.locator("summary").first.click()

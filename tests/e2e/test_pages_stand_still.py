@@ -11,7 +11,8 @@ from playwright.sync_api import Browser, expect
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.entrypoints.api.site import Site
 from ebbtide.errors import Retryable
-from ebbtide.model.events import CostNoted, OperationClosed, OperationKind
+from ebbtide.model.events import CostNoted, OperationClosed, OperationKind, SpotAnswer, SpotEvent
+from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import RemovalState, SlotState, SpotKind
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
@@ -266,3 +267,66 @@ def test_a_printed_page_has_its_nodes_and_no_empty_cards(browser: Browser, clock
             expect(page.get_by_role("heading", name=title)).to_be_visible()
             assert page.evaluate(EMPTY) == 0
         expect(page.get_by_role("button", name="24 h")).to_be_hidden()
+
+
+def test_a_button_that_asks_the_server_is_held_while_it_is_gone_and_keeps_the_focus(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    """It looked as if it could be used below "The server does not answer"."""
+    cluster = Synthetic(clock, SEEN)
+    port = free_port()
+    with ExitStack() as stack:
+        with serving(cluster.site(), port) as url:
+            page = stack.enter_context(opened(browser, url.replace("/now", "/why"))).page
+            button = page.get_by_role("button", name="Ask why")
+            page.get_by_label("Node or pod").fill("a1")
+            expect(page.locator("#live")).to_have_text("live")
+            expect(button).to_be_enabled()
+            button.focus()
+        expect(button).to_be_disabled()
+        expect(button).to_be_focused()
+        said = page.locator("#trouble").inner_text()[:30]
+        page.keyboard.press("Enter")
+        page.get_by_label("Node or pod").press("Enter")
+        expect(page.locator("main .says")).to_have_count(0)
+        assert page.locator("#trouble").inner_text()[:30] == said
+        assert page.locator("#trouble p").count() == 1, "nothing was asked, so nothing was refused"
+        button.focus()
+        with serving(cluster.site(), port):
+            expect(page.locator("#live")).to_have_text("live")
+            expect(button).to_be_enabled()
+            expect(button).to_be_focused()
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("heading", name="Why is a1 still here?")).to_be_visible()
+
+
+TIMES = """() => [...document.querySelectorAll("main details > summary > time, main p.decision > time")].map(
+  (each) => Math.round(each.getBoundingClientRect().left))"""
+
+
+APART = """() => {
+  const row = document.querySelector("p.decision");
+  const words = document.createRange();
+  words.selectNodeContents(row.querySelector("strong"));
+  return Math.abs(words.getClientRects()[0].top - row.querySelector(".icon").getBoundingClientRect().top);
+}"""
+"""How far the first words of a notice are below its icon."""
+
+
+def test_rows_that_open_and_rows_that_do_not_begin_at_one_line(browser: Browser, clock: VirtualClock) -> None:
+    """A notice of the cloud has no triangle, and its time stood to the left of all others."""
+    cluster = Synthetic(clock, SEEN)
+    notice = SpotEvent("", "i-1", SpotKind.REBALANCE, SpotAnswer.TAKEN_IN, NOW - 60, NOW + 100, "a1")
+    cluster.store.append([entry_of("00000002", NOW - 60, notice, "")])
+    for number, ago in ((1, 90), (3, 30)):
+        decided = LogEntry(f"{number:08d}", NOW - ago, LogKind.DECISION, "nothing: because", f"{number:08d}")
+        cluster.store.append([decided])
+    with serving(cluster.site()) as url, opened(browser, url.replace("/now", "/why"), NARROW) as watched:
+        page = watched.page
+        expect(page.locator("p.decision")).to_have_count(1)
+        times = page.evaluate(TIMES)
+        assert len(times) == 3
+        assert max(times) - min(times) <= 1
+        for width in range(300, 420, 8):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate(APART) < 10, f"at {width} px the icon stands alone at the end of a line"

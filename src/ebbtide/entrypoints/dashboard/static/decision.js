@@ -12,7 +12,7 @@ const NAMES = {
 export function decisionDetail(found) {
   const seen = found.snapshot;
   const replay = h("span", { class: "quiet", role: "status" });
-  const button = h("button", { type: "button", onclick: async () => {
+  const button = h("button", { type: "button", "data-asks": "", onclick: async () => {
     try {
       const again = await ask(`/api/v1/decisions/${encodeURIComponent(found.id)}/replay`);
       replay.textContent = again.equal ? " Same result." : ` A different result: ${again.action}: ${again.reason}`;
@@ -21,14 +21,14 @@ export function decisionDetail(found) {
   // Of what was not read no count is known: 0 would be one.
   if (seen.problems.length && !seen.nodes) {
     return [h("p", {}, "Seen: nothing. ", h("span", { class: "bad" }, `${seen.problems.join("; ")}.`)),
-      h("p", { class: "quiet" }, "Nothing is decided about a cluster that cannot be seen."), h("p", {}, button, replay), source(`/api/v1/decisions/${found.id}`)];
+      h("p", { class: "quiet" }, "Nothing is decided about a cluster that cannot be seen."), h("p", {}, button, replay), source(`/api/v1/decisions/${found.id}`, "from the API")];
   }
   return [
     h("p", { class: "quiet" }, `Seen: ${plural(seen.nodes, "node")} (${plural(seen.workers, "worker")}), ${plural(seen.pods, "pod")} (${seen.waiting} pending), CPU ${share(seen.cpu)}.`,
       seen.problems.length ? h("span", { class: "bad" }, ` Problems: ${seen.problems.join("; ")}.`) : ""),
     ...ordered(found.decision.verdicts).map((verdict) => verdictPart(found, verdict, seen.problems.length > 0)),
     h("p", {}, button, replay),
-    source(`/api/v1/decisions/${found.id}`),
+    source(`/api/v1/decisions/${found.id}`, "from the API"),
   ];
 }
 

@@ -26,8 +26,23 @@ export function health(change) {
     main.dataset.stale = stale;
     main.querySelector(".trend")?.dispatchEvent(new Event("stale"));
   }
+  hold();
   pill();
 }
+
+// A server that is gone answers no question. Not by `disabled`, which would take the focus away from the button.
+function hold() {
+  const held = scope().includes("all");
+  for (const each of main.querySelectorAll("[data-asks]")) {
+    if (held) each.setAttribute("aria-disabled", "true"); else each.removeAttribute("aria-disabled");
+  }
+}
+new MutationObserver(hold).observe(main, { childList: true, subtree: true });
+main.addEventListener("click", (event) => {
+  if (!event.target.closest("[aria-disabled=true]")) return;
+  event.preventDefault();
+  event.stopPropagation();
+}, true);
 
 function scope() {
   if (state.failure || state.connection === "reconnecting") return ["all"];

@@ -4,7 +4,7 @@ import { NO_POLICIES, ask, askScaling } from "./api.js";
 import { barsByDay, lineOver, stackedByDay } from "./chart.js";
 import { card, stats, h, redraw, source, table } from "./dom.js";
 import { whatIf } from "./whatif.js";
-import { money as sum, plural, share } from "./words.js";
+import { decimals, money as sum, plural, share } from "./words.js";
 
 const CAUSES = [["scale_down", "scale-down"], ["consolidation", "consolidation"], ["spot", "spot"], ["sleep", "sleep"]];
 const RANGES = [[24, "24 h"], [168, "7 d"], [720, "30 d"]];
@@ -17,7 +17,7 @@ export function money(main, { refresh }) {
   let drawnAt = -Infinity;
   const parts = Object.fromEntries(["sums", "cost", "pools", "namespaces", "possible", "whatif", "sleep", "prices"].map((name) => [name, h("div")]));
   // What is computed from the cluster as it is now is greyed while that cannot be read.
-  for (const name of ["cost", "pools", "namespaces", "possible"]) parts[name].dataset.from = "cluster";
+  for (const name of ["sums", "cost", "pools", "namespaces", "possible"]) parts[name].dataset.from = "cluster";
   const chips = RANGES.map(([each, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(each === hours), "data-key": `range-${each}`, onclick: () => range(each) }, name));
   main.append(h("h1", {}, "Money"), parts.sums,
     h("div", { class: "columns" }, h("div", {}, parts.cost, parts.whatif, parts.possible, parts.pools), h("div", {}, parts.namespaces, parts.sleep, parts.prices)));
@@ -58,24 +58,33 @@ export function money(main, { refresh }) {
   }
 
   function drawShares(spending) {
-    const cost = (each) => sum(each.per_hour, spending.currency);
-    const row = (each) => [each.name, each.count, cost(each), `${each.unpriced ? "at least " : ""}${sum(Number(each.per_hour) * HOURS_A_MONTH, spending.currency)}`];
+    const rows = (all) => {
+      const hourly = all.map((each) => each.per_hour);
+      const monthly = hourly.map((each) => Number(each) * HOURS_A_MONTH);
+      const digits = [decimals(hourly), decimals(monthly)];
+      return all.map((each, at) => [each.name, each.count, sum(hourly[at], spending.currency, digits[0]), `${each.unpriced ? "at least " : ""}${sum(monthly[at], spending.currency, digits[1])}`]);
+    };
+    const pools = rows(spending.pools);
+    const namespaces = rows(spending.namespaces);
+    const slept = decimals(spending.namespaces.map((each) => each.slept));
     redraw(parts.pools, card("By pool", table("Cost by pool", [["pool"], ["nodes", "number"], ["an hour", "number"], ["a month at this rate", "number"], ["not requested", "number"]],
-      spending.pools.map((each) => [...row(each), Number(each.per_hour) ? share(Number(each.idle_per_hour) / Number(each.per_hour)) : "–"])),
+      spending.pools.map((each, at) => [...pools[at], Number(each.per_hour) ? share(Number(each.idle_per_hour) / Number(each.per_hour)) : "–"])),
     h("p", { class: "quiet" }, "Not requested: the share of the cost that no pod's requests use."), source("/api/v1/spending")));
     redraw(parts.namespaces, card("By namespace", table("Cost by namespace", [["namespace"], ["pods", "number"], ["an hour", "number"], ["a month at this rate", "number"], ["saved by sleep", "number"]],
-      spending.namespaces.map((each) => [...row(each), Number(each.slept) ? sum(each.slept, spending.currency) : "–"])),
+      spending.namespaces.map((each, at) => [...namespaces[at], Number(each.slept) ? sum(each.slept, spending.currency, slept) : "–"])),
     h("p", { class: "quiet" }, "A pod costs the larger of its CPU and memory share of its node."), source("/api/v1/spending")));
   }
 
   function drawPossible(report, currency, unread) {
     const plan = report.candidate;
+    const refused = report.refused?.replace(/ \(operation [^)]*\)/, "");
     const kept = report.nodes.filter((node) => node.kept && node.why && node.cost_per_hour !== null).sort((a, b) => Number(b.cost_per_hour) - Number(a.cost_per_hour));
+    const digits = decimals(kept.slice(0, LISTED).map((node) => node.cost_per_hour));
     redraw(parts.possible, card("What could still be saved", plan
       ? [stats([["possible", `${sum(plan.savings_per_hour, plan.currency)} an hour`], ["a month", sum(Number(plan.savings_per_hour) * HOURS_A_MONTH, plan.currency)], ["pods to move", plan.moves], ["no set of nodes costs less than", `${sum(plan.bound, plan.currency)} an hour`]]),
-        h("p", {}, report.refused ? `Not done now: ${report.refused}.` : "It may be done now.")]
-      : h("p", {}, report.refused ? `${unread ? "Not known" : "No plan"} now: ${report.refused}.` : "Nothing to gain: no cheaper set of nodes was found."),
-    kept.length ? [h("h3", {}, "What holds nodes"), table("What holds nodes", [["node"], ["an hour", "number"], ["why"]], kept.slice(0, LISTED).map((node) => [node.name, sum(node.cost_per_hour, plan?.currency ?? currency), node.why])),
+        h("p", {}, refused ? `Not done now: ${refused}.` : "It may be done now.")]
+      : h("p", {}, refused ? `${unread ? "Not known" : "No plan"} now: ${refused}.` : "Nothing to gain: no cheaper set of nodes was found."),
+    kept.length ? [h("h3", {}, "What holds nodes"), table("What holds nodes", [["node"], ["an hour", "number"], ["why"]], kept.slice(0, LISTED).map((node) => [node.name, sum(node.cost_per_hour, plan?.currency ?? currency, digits), node.why])),
       kept.length > LISTED ? h("p", { class: "quiet" }, `and ${plural(kept.length - LISTED, "more node")}`) : null] : null,
     source("/api/v1/consolidation")));
   }
@@ -95,8 +104,9 @@ export function money(main, { refresh }) {
   }
 
   function drawPrices(prices) {
+    const digits = decimals(prices.prices.map((price) => price.per_hour));
     redraw(parts.prices, card("Prices", table("Prices", [["pool"], ["type"], ["market"], ["an hour", "number"], ["from"]],
-      prices.prices.map((price) => [price.pool, price.instance_type, price.market, sum(price.per_hour, price.currency), price.source || price.as_of ? [price.source, price.source && price.as_of ? ", " : "", h("span", { class: "whole" }, price.as_of ?? "")] : "–"])),
+      prices.prices.map((price) => [price.pool, price.instance_type, price.market, sum(price.per_hour, price.currency, digits), price.source || price.as_of ? [price.source, price.source && price.as_of ? ", " : "", h("span", { class: "whole" }, price.as_of ?? "")] : "–"])),
     source("/api/v1/prices")));
   }
 

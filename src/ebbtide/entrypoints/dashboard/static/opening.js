@@ -31,8 +31,8 @@ export function opener(refresh) {
     if (!known && policy.state.phase !== "zero") return null;
     const held = known?.since !== undefined;
     const says = held ? `Held for ${seconds(known.since)}: the app is waking.` : known?.says ?? "";
-    return h("p", { class: "row" },
-      h("button", { type: "button", "data-key": `open-${policy.id}`, disabled: held || policy.state.phase !== "zero", "aria-label": `Open the sleeping app ${policy.name}`, onclick: () => open(policy) }, "Open the sleeping app"),
-      h("span", { role: "status" }, says));
+    return [
+      h("button", { type: "button", "data-asks": "", "data-key": `open-${policy.id}`, disabled: held || policy.state.phase !== "zero", "aria-label": `Open the sleeping app ${policy.name}`, onclick: () => open(policy) }, "Open the sleeping app"),
+      h("span", { role: "status" }, says)];
   };
 }

@@ -3,7 +3,7 @@
 import { NO_POLICIES, ask, askScaling } from "./api.js";
 import { card, h, redraw, source, table } from "./dom.js";
 import { opener } from "./opening.js";
-import { about, by, moment, plural, span } from "./words.js";
+import { about, by, moment, plural, span, when } from "./words.js";
 
 const DAYS = 7;
 const MOST_HOURS = 168;
@@ -16,6 +16,7 @@ export function sleep(main, { say, refresh }) {
   const waking = new Set();
   const opening = opener(refresh);
   let demo = null;
+  let unread = "";
   const wrong = new Map();
   let strips = null;
   let readAt = -Infinity;
@@ -46,7 +47,7 @@ export function sleep(main, { say, refresh }) {
   }
 
   function until(state, now) {
-    if (state.phase === "zero") return `asleep for ${span(now - state.scaled_to_zero_at)}${state.eta ? `; a wake takes ${state.eta.says}` : ""}`;
+    if (state.phase === "zero") return `asleep for ${span(now - state.scaled_to_zero_at)}${state.eta ? `; a wake takes ${state.eta.says}${unread}` : ""}`;
     if (state.phase === "waking" && state.eta) return state.eta.late ? `waking: ${state.eta.says}` : `waking: ready in ${state.eta.says}`;
     if (!state.zero_at) return state.why_awake || "stays up";
     return state.zero_at > now ? `sleeps in ${span(state.zero_at - now)}` : "sleeps at the next look";
@@ -56,7 +57,7 @@ export function sleep(main, { say, refresh }) {
     const change = strips?.policies.find((each) => each.policy_id === policy.id)?.next_change;
     const { wakes, eta, estimated_ready_seconds: seconds, phase } = policy.state;
     // Asleep, the line above says how long a wake takes.
-    const takes = phase === "zero" && eta ? "" : `A wake takes ${about(seconds)}${wakes.length ? `, by its last ${plural(wakes.length, "wake")}` : ", not measured yet"}.`;
+    const takes = phase === "zero" && eta ? "" : `A wake takes ${about(seconds)}${wakes.length ? `, by its last ${plural(wakes.length, "wake")}` : ", not measured yet"}${unread}.`;
     return h("p", { class: "quiet" }, change ? `Next scheduled: ${change.does} at ${moment(change.at, true)}, in ${span(change.at - now)}. ` : "No schedule. ", takes);
   }
 
@@ -86,20 +87,21 @@ export function sleep(main, { say, refresh }) {
     const state = policy.state;
     const problem = wrong.get(policy.id);
     const hours = h("input", { type: "number", min: "1", max: String(MOST_HOURS), value: "3", id: `hours-${policy.id}`, "data-key": `hours-${policy.id}`, "aria-invalid": problem ? "true" : null, "aria-describedby": problem ? `wrong-${policy.id}` : null });
+    const toWake = [waking.has(policy.id) || ["zero", "falling"].includes(state.phase)
+      ? h("button", { type: "button", "data-asks": "", "data-key": `wake-${policy.id}`, disabled: waking.has(policy.id), "aria-label": `Wake ${policy.name}`, onclick: () => wake(policy) }, waking.has(policy.id) ? "Waking" : "Wake") : null,
+      demo ? opening(policy) : null].flat().filter(Boolean);
     const past = state.wakes.slice(-5).reverse();
     return card(policy.name,
       h("p", { class: "row" }, h("span", { class: `pill ${state.phase === "zero" ? "" : state.phase === "active" ? "good" : "warn"}` }, PHASES[state.phase] ?? state.phase), h("span", {}, policy.target_says),
         state.left_alone ? h("span", { class: "warn" }, `left alone: ${state.left_alone}`) : null),
       strip(policy),
-      h("p", {}, `Last activity ${moment(state.last_activity_at, true)}; ${until(state, now)}.`, state.keep_up_until > now ? ` Kept up until ${moment(state.keep_up_until, true)}.` : ""),
+      h("p", { class: "state" }, `Last activity ${state.last_activity_at ? when(state.last_activity_at, now, true) : "never"}; ${until(state, now)}.`, state.keep_up_until > now ? ` Kept up until ${when(state.keep_up_until, now, true)}.` : ""),
       next(policy, now),
+      toWake.length ? h("p", { class: "row" }, toWake) : null,
       h("p", { class: "row" },
-        waking.has(policy.id) || ["zero", "falling"].includes(state.phase)
-          ? h("button", { type: "button", "data-key": `wake-${policy.id}`, disabled: waking.has(policy.id), "aria-label": `Wake ${policy.name}`, onclick: () => wake(policy) }, waking.has(policy.id) ? "Waking" : "Wake") : null,
         h("label", { for: `hours-${policy.id}` }, "Keep up for"), hours, "hours",
-        h("button", { type: "button", "data-key": `keep-${policy.id}`, "aria-label": `Keep ${policy.name} up`, onclick: () => keepUp(policy, hours) }, "Keep up")),
+        h("button", { type: "button", "data-asks": "", "data-key": `keep-${policy.id}`, "aria-label": `Keep ${policy.name} up`, onclick: () => keepUp(policy, hours) }, "Keep up")),
       problem ? h("p", { class: "bad", id: `wrong-${policy.id}`, role: "alert" }, problem) : null,
-      demo ? opening(policy) : null,
       past.length ? h("details", { "data-key": `wakes-${policy.id}` }, h("summary", {}, `Last ${plural(past.length, "wake")}`),
         table(`Wakes of ${policy.name}`, [["when"], ["woken by"], ["took", "number"], ["for a node", "number"]],
           past.map((each) => [moment(each.at, true), by(each.reason), span(each.seconds), span(each.node_seconds)]))) : null,
@@ -107,7 +109,10 @@ export function sleep(main, { say, refresh }) {
   }
 
   return {
-    async refresh() {
+    async refresh(status) {
+      // A wake may need a node, and none is added meanwhile.
+      const stale = ["cluster", "cloud"].filter((name) => status.stale.some((each) => each.source === name));
+      unread = stale.length ? `, once the ${stale.join(" and the ")} can be read again` : "";
       demo ??= (await ask("/api/v1/status")).demo;
       const found = await askScaling("/api/v1/scaling/policies?limit=200");
       if (!found) {

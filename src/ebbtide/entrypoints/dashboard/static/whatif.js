@@ -3,7 +3,7 @@
 
 import { card, h, s, source, stats, table } from "./dom.js";
 import { capital } from "./happenings.js";
-import { money, moment, plural, span } from "./words.js";
+import { decimals, money, moment, plural, span } from "./words.js";
 
 const TALL = 240;
 const LEFT = 64;
@@ -22,12 +22,13 @@ export function whatIf(found) {
   const named = tried.filter((one) => one.front || one.today).sort((a, b) => a.cost - b.cost);
   named.forEach((one, at) => { one.number = at + 1; });
   const today = tried.find((one) => one.today);
+  const digits = { cost: decimals(named.map((one) => one.cost)), saves: decimals(named.filter((one) => !one.today).map((one) => one.saves)) };
   return card("What if", currency ? best(named, today, currency) : h("p", { class: "warn" }, "No price was known: costs are not compared."),
     drawn(tried, named, currency),
     h("ul", { class: "legend" }, h("li", { class: "today" }, "today's settings"), h("li", { class: "front" }, "none is better in every respect"), tried.length > named.length ? h("li", { class: "others" }, "others") : null),
     // The settings come last: a long name wraps there and cuts nothing off.
     table("What if: settings", [["no.", "number"], ["a month", "number"], ["saves", "number"], ["pending a day", "number"], ["evictions", "number"], ["settings"]],
-      named.map((one) => [String(one.number), money(one.cost, currency), one.saves === null || one.today ? "–" : money(one.saves, currency), span(one.pending), String(one.evictions_a_day), one.today ? `${one.name} (today)` : one.name])),
+      named.map((one) => [String(one.number), money(one.cost, currency, digits.cost), one.saves === null || one.today ? "–" : money(one.saves, currency, digits.saves), span(one.pending), String(one.evictions_a_day), one.today ? `${one.name} (today)` : one.name])),
     h("p", { class: "quiet" }, "Saved a month, compared with today's settings. Pending: of all pods, added up. Evictions: a day."),
     h("p", { class: "quiet" }, `Backtest of ${found.recording} (${span(found.seconds)}), published ${moment(found.published_at, true)}. ${capital(found.calibration || "calibration: unknown")}.`),
     source("/api/v1/backtest"));

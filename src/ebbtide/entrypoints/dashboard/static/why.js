@@ -30,7 +30,7 @@ export function why(main, { rest, query, say }) {
   const chips = FILTERS.map(([kind, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(!kind), onclick: () => choose(kind) }, name));
   const field = h("input", { id: "asked", value: asked, placeholder: "node, or namespace/pod", spellcheck: "false", size: "28" });
   const form = h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); asked = field.value.trim(); isNode = !asked.includes("/"); refreshAnswer().catch((error) => say(error.message)); } },
-    h("label", { for: "asked" }, "Node or pod"), field, h("button", { type: "submit" }, "Ask why"));
+    h("label", { for: "asked" }, "Node or pod"), field, h("button", { type: "submit", "data-asks": "" }, "Ask why"));
   main.append(h("h1", {}, "Why"), h("section", { class: "card", "aria-label": "Ask about a node or a pod" }, form), answer,
     card("Decisions, newest first", h("p", { class: "row", role: "group", "aria-label": "Show only" }, chips), list, source(PATH)));
 
@@ -53,11 +53,11 @@ export function why(main, { rest, query, say }) {
     const body = h("div", { class: "inner" });
     const fill = () => { if (!body.children.length) body.append(...group.entries.map(row)); };
     const key = `${group.kind}-${group.entries.at(-1).id}`;
-    const said = group.kind === "spot" ? [h("time", {}, stretch(group)), icon("spot"), ` ${plural(group.entries.length, "notice")} for spot nodes`]
+    const said = group.kind === "spot" ? [h("time", {}, stretch(group)), icon("spot"), `\u00a0${plural(group.entries.length, "notice")} for spot nodes`]
       : [h("time", {}, stretch(group)), "Nothing done ",
-        h("span", { class: "quiet" }, `for ${span(group.until - group.since)} (${plural(group.entries.length, "decision")}), at last: ${reasonOf(group.entries[0])}`)];
+        h("span", { class: "quiet" }, `for ${span(group.until - group.since)} (${plural(group.entries.length, "decision")})`, h("span", { class: "last" }, `, at last: ${reasonOf(group.entries[0])}`))];
     const element = h("details", { "data-key": key, class: group.kind === "spot" ? "notices" : "idle", ontoggle: () => { if (element.open) fill(); } },
-      h("summary", {}, said), body);
+      h("summary", { class: group.kind === "spot" ? "warn" : "" }, said), body);
     // A row that somebody is reading stays open when its group folds.
     const read = (entry) => open.has(entry.id) || (entry.id === wanted && !details.has(`${wanted}-shown`));
     if (open.has(key) || group.entries.some(read)) { fill(); element.open = true; }
@@ -70,10 +70,10 @@ export function why(main, { rest, query, say }) {
 
   function row(entry) {
     const kind = kindOf(entry);
-    const title = kind === "nothing" ? [sentence(entry.says)] : [icon(ICONS[kind] ?? "done"), " ", h("strong", {}, capital(sentence(entry.says)))];
+    const title = kind === "nothing" ? [sentence(entry.says)] : [icon(ICONS[kind] ?? "done"), "\u00a0", h("strong", {}, capital(sentence(entry.says)))];
     const time = h("time", { datetime: new Date(entry.at * 1000).toISOString() }, when(entry.at, now));
-    if (kind === "spot") return h("p", { class: "decision warn" }, time, icon("spot"), " ", h("strong", {}, happening(entry).title));
-    const body = h("div", {});
+    if (kind === "spot") return h("p", { class: "decision warn" }, time, icon("spot"), "\u00a0", h("strong", {}, happening(entry).title));
+    const body = h("div", { class: "detail" });
     const element = h("details", { "data-key": entry.id, class: kind, ontoggle: () => { if (element.open) unfold(entry.id, body); } }, h("summary", {}, time, ...title), body);
     if (details.has(entry.id)) body.replaceChildren(...decisionDetail(details.get(entry.id)));
     if (entry.id === wanted && !details.has(`${wanted}-shown`)) { details.set(`${wanted}-shown`, true); element.open = true; }

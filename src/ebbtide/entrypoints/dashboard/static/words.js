@@ -44,10 +44,18 @@ export function about(seconds) {
   return `about ${span(seconds < 100 ? seconds : Math.round(seconds / 10) * 10)}`;
 }
 
-export function money(amount, currency) {
+function digitsOf(value) {
+  return Math.abs(value) < 1 ? 4 : Math.abs(value) < 1000 ? 2 : 0;
+}
+
+// Of all amounts in a column: as many as the smallest of them needs. What costs nothing needs none.
+export function decimals(amounts) {
+  return Math.max(0, ...amounts.map(Number).filter(Boolean).map(digitsOf));
+}
+
+export function money(amount, currency, digits = digitsOf(Number(amount))) {
   if (amount === null || amount === undefined) return "unknown";
   const value = Number(amount);
-  const digits = Math.abs(value) < 1 ? 4 : Math.abs(value) < 1000 ? 2 : 0;
   const text = Number(value.toFixed(digits)) === 0 ? "0" : value.toLocaleString([], { minimumFractionDigits: digits, maximumFractionDigits: digits });
   return `${text} ${currency ?? ""}`.trim();
 }
