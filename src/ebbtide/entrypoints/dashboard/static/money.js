@@ -11,6 +11,8 @@ const RANGES = [[24, "24 h"], [168, "7 d"], [720, "30 d"]];
 const HOURS_A_MONTH = 730;
 const REFRESH_MS = 5000;
 const LISTED = 8;
+// The id of an operation tells people nothing here.
+const nameless = (says) => says?.replace(/ \(operation [^)]*\)/g, "");
 
 export function money(main, { refresh }) {
   let hours = 24;
@@ -77,14 +79,14 @@ export function money(main, { refresh }) {
 
   function drawPossible(report, currency, unread) {
     const plan = report.candidate;
-    const refused = report.refused?.replace(/ \(operation [^)]*\)/, "");
+    const refused = nameless(report.refused);
     const kept = report.nodes.filter((node) => node.kept && node.why && node.cost_per_hour !== null).sort((a, b) => Number(b.cost_per_hour) - Number(a.cost_per_hour));
     const digits = decimals(kept.slice(0, LISTED).map((node) => node.cost_per_hour));
     redraw(parts.possible, card("What could still be saved", plan
       ? [stats([["possible", `${sum(plan.savings_per_hour, plan.currency)} an hour`], ["a month", sum(Number(plan.savings_per_hour) * HOURS_A_MONTH, plan.currency)], ["pods to move", plan.moves], ["no set of nodes costs less than", `${sum(plan.bound, plan.currency)} an hour`]]),
         h("p", {}, refused ? `Not done now: ${refused}.` : "It may be done now.")]
       : h("p", {}, refused ? `${unread ? "Not known" : "No plan"} now: ${refused}.` : "Nothing to gain: no cheaper set of nodes was found."),
-    kept.length ? [h("h3", {}, "What holds nodes"), table("What holds nodes", [["node"], ["an hour", "number"], ["why"]], kept.slice(0, LISTED).map((node) => [node.name, sum(node.cost_per_hour, plan?.currency ?? currency, digits), node.why])),
+    kept.length ? [h("h3", {}, "What holds nodes"), table("What holds nodes", [["node"], ["an hour", "number"], ["why"]], kept.slice(0, LISTED).map((node) => [node.name, sum(node.cost_per_hour, plan?.currency ?? currency, digits), nameless(node.why)])),
       kept.length > LISTED ? h("p", { class: "quiet" }, `and ${plural(kept.length - LISTED, "more node")}`) : null] : null,
     source("/api/v1/consolidation")));
   }
