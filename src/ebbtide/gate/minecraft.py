@@ -20,7 +20,7 @@ from enum import IntEnum
 from functools import partial
 
 from ebbtide.gate.admission import MORE, Heard, Verdict
-from ebbtide.gate.http import in_words
+from ebbtide.gate.page import in_words
 from ebbtide.model.policy import Gate
 
 MOST_BYTES = 4096

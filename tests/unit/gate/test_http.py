@@ -10,8 +10,8 @@ import pytest
 
 from ebbtide.errors import Retryable
 from ebbtide.gate.admission import Limits, Route
-from ebbtide.gate.http import waiting_page
 from ebbtide.gate.knocking import Eta
+from ebbtide.gate.page import waiting_page
 from ebbtide.model.policy import GateProtocol, HttpRules, NeverWake, WakeHeader
 from tests.unit.gate.house import GateHouse, echo, gate_house, make_route, served, until
 

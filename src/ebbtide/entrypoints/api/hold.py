@@ -41,7 +41,7 @@ from ebbtide.entrypoints.api.wakes import Waiting, retrieve
 from ebbtide.entrypoints.views.inputs import why_not_plain
 from ebbtide.entrypoints.views.policy_schemas import Strict
 from ebbtide.errors import EbbtideError, NotFound
-from ebbtide.gate.http import waiting_page
+from ebbtide.gate.page import waiting_page
 from ebbtide.model.idle import Phase
 from ebbtide.model.policy import Policy
 

@@ -168,7 +168,7 @@ def forecast(
 
     seconds = _seconds(horizon)
     try:
-        from ebbtide.entrypoints.views.foresight import expected, forecast_json, forecast_lines
+        from ebbtide.entrypoints.views.forecasts import expected, forecast_json, forecast_lines
         from ebbtide.simulator.recording.demand import STEP_SECONDS, demand_of
     except ModuleNotFoundError as error:
         raise Usage(
