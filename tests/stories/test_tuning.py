@@ -242,7 +242,7 @@ def test_a_whole_search_reports_the_held_out_third_and_resumes(tmp_path: Path) -
     shown = tuning_json(first)
     assert shown["proposal"]["settings"] == {one.key: one.proposed for one in first.changes}
     text = "\n".join(map(str, tuning_lines(first, "month.ebb")))
-    assert "5 settings tried on the first 2 h." in text
+    assert (shown["tried"], shown["learned_on_seconds"]) == (5, 7200)
     assert "less than a day" in text
     assert "Nothing was changed." in text
 

@@ -36,9 +36,12 @@ def test_durations_have_two_units_at_most_and_none_that_is_zero(seconds: int, sa
     assert a_while(seconds) == said
 
 
-def test_what_was_measured_has_tenths_while_it_is_short() -> None:
-    said = [a_measured_while(seconds) for seconds in (0.04, 40.23, 119.9, 120, 260.4)]
-    assert said == ["0.0 s", "40.2 s", "119.9 s", "2 min", "4 min 20 s"]
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.04, "0.0 s"), (40.23, "40.2 s"), (119.9, "119.9 s"), (120, "2 min"), (260.4, "4 min 20 s")],
+)
+def test_what_was_measured_has_tenths_while_it_is_short(seconds: float, said: str) -> None:
+    assert a_measured_while(seconds) == said
 
 
 def test_counts_agree_with_their_nouns() -> None:
