@@ -99,7 +99,7 @@ def test_a_decision_is_explained_and_replayed(shell: Shell) -> None:
     name = once["decision"]["id"]
     told = shell.run("explain", name).out
     assert f"decision {name}" in told
-    assert "✗ idle long enough" in told
+    assert "– idle long enough" in told
     assert "idle_down_sec is 10 min" in told
     assert shell.run("explain", "last").out == told
     assert json.loads(shell.run("explain", name, "--json").out)["id"] == name
@@ -173,7 +173,7 @@ def test_a_price_file_that_is_named_and_missing_is_refused_before_anything_is_to
 def test_removals_are_paused_and_resumed(shell: Shell) -> None:
     assert "Removals are paused (upgrade)" in shell.run("pause", "--reason", "upgrade").out
     assert "paused (upgrade)" in shell.run("status").out
-    assert "✗ not paused" in shell.run("plan").out
+    assert "– not paused" in shell.run("plan").out
     assert "Removals are allowed again." in shell.run("resume").out
     assert "Removals were not paused." in shell.run("resume").out
     switches = json.loads(shell.run("log", "--kind", "switch", "--json").out)

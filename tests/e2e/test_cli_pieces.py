@@ -240,9 +240,25 @@ def test_a_decision_is_told_with_its_checks_and_the_nodes_passed_over() -> None:
     decision = Decision("d-1", 60, Action.NOTHING, "because", (verdict,), removals=(removal,))
     said = "\n".join(line.plain for line in decision_lines(decision))
     assert "decision d-1  1970-01-01 00:01:00Z" in said
-    assert "✗ CPU low  CPU 0.41 is not below 0.30" in said
+    assert "– CPU low  CPU 0.41 is not below 0.30" in said
     assert "node-2  it holds a bare pod" in said
     assert "remove node-1 in a, pool p" in said
+
+
+def test_what_is_done_comes_first_and_a_cross_is_only_for_what_is_wrong() -> None:
+    unread = Check("observation complete", False, "the pods could not be listed")
+    calm = Check("dead node", False, "there is no dead node")
+    verdicts = (
+        Verdict(Action.FORGET, (calm,)),
+        Verdict(Action.SCALE_DOWN, (unread,)),
+        Verdict(Action.ADOPT, (Check("orphan instance", True, "i-7 is alone"),)),
+        Verdict(Action.SCALE_UP, (Check("pressure", False, "no pod is pending"),)),
+    )
+    lines = [line.plain for line in decision_lines(Decision("d", 60, Action.ADOPT, "why", verdicts))]
+    heads = [line for line in lines if line.endswith(("  yes", "  no"))]
+    assert heads == ["adopt  yes", "scale-up  no", "scale-down  no", "forget  no"]
+    marks = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert marks == ["✓", "–", "✗", "–"]
 
 
 def frame(**changes: object) -> Frame:

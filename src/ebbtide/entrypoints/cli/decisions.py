@@ -201,7 +201,7 @@ def _plan(ports: Ports, config: Config) -> tuple[Record, Decision, tuple[str, ..
 
 
 def _plan_lines(record: Record, decision: Decision, warnings: tuple[str, ...], now: float) -> Iterator[Text]:
-    from ebbtide.entrypoints.views.decisions import operation_lines, spoken, verdict_lines
+    from ebbtide.entrypoints.views.decisions import by_interest, operation_lines, spoken, verdict_lines
 
     yield Text("Plan only: nothing was written or changed.", QUIET)
     for warning in warnings:
@@ -215,7 +215,7 @@ def _plan_lines(record: Record, decision: Decision, warnings: tuple[str, ...], n
         return
     yield Text.assemble("The next tick would do: ", (spoken(decision.action), "bold"))
     yield Text(decision.reason)
-    for verdict in decision.verdicts:
+    for verdict in by_interest(decision.verdicts):
         yield Text()
         yield from verdict_lines(verdict)
 

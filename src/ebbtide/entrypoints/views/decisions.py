@@ -4,7 +4,7 @@ programs. Pure: values in, lines out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any, assert_never
@@ -21,6 +21,7 @@ from ebbtide.core.schedule import last_fire, next_fire
 from ebbtide.core.words import a_price
 from ebbtide.entrypoints.cli.options import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
 from ebbtide.model import operation as ops
+from ebbtide.model.check import Check, Gate
 from ebbtide.model.consolidation import (
     ConsolidationPlan,
     ConsolidationReport,
@@ -34,6 +35,21 @@ from ebbtide.model.settings import Settings
 
 DONE = (ops.SlotState.READY, ops.RemovalState.GONE, ops.SourceState.EMPTIED, ops.MoveState.MOVED)
 UNDONE = (ops.SlotState.RECLAIMED, ops.SlotState.FAILED, ops.RemovalState.RELEASED, ops.MoveState.LEFT)
+
+READING_ORDER = (
+    Action.SCALE_UP,
+    Action.SCALE_DOWN,
+    Action.CONSOLIDATE,
+    Action.REPLACE,
+    Action.REPAIR,
+    Action.FORGET,
+    Action.ADOPT,
+    Action.RELEASE,
+    Action.RETRY,
+    Action.NOTHING,
+)
+FAULTS = (Gate.COMPLETE, Gate.PLAUSIBLE, Gate.HEALTHY, Gate.CPU_KNOWN, Gate.WORKERS_MATCHED)
+"""Checks that fail because something is wrong, not because there is nothing to do."""
 
 
 def spoken(action: Action) -> str:
@@ -107,25 +123,34 @@ def decision_lines(decision: Decision) -> Iterator[Text]:
         yield Text(
             f"  remove {removal.node_name or removal.instance_id} in {removal.zone}, pool {removal.pool}"
         )
-    for verdict in decision.verdicts:
+    for verdict in by_interest(decision.verdicts):
         yield Text()
         yield from verdict_lines(verdict)
 
 
+def by_interest(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """First what is done, then what readers ask about most: not the order in which the engine asks."""
+    return sorted(verdicts, key=lambda one: (one.failed is not None, READING_ORDER.index(one.action)))
+
+
 def verdict_lines(verdict: Verdict) -> Iterator[Text]:
     failed = verdict.failed
-    yield Text.assemble(
-        (spoken(verdict.action), STRONG), ("  no" if failed else "  yes", BAD if failed else GOOD)
-    )
+    yield Text.assemble((spoken(verdict.action), STRONG), ("  no", QUIET) if failed else ("  yes", GOOD))
     width = max((len(check.name) for check in verdict.checks), default=0)
     for check in verdict.checks:
-        mark = ("✓", GOOD) if check.passed else ("✗", BAD)
-        yield Text.assemble("  ", mark, f" {check.name:<{width}}  {check.says}")
+        yield Text.assemble("  ", _mark(check), f" {check.name:<{width}}  {check.says}")
     if verdict.refusals:
         yield Text("  skipped:", QUIET)
         width = max(len(refusal.node_name) for refusal in verdict.refusals)
         for refusal in verdict.refusals:
             yield Text(f"    {refusal.node_name:<{width}}  {refusal.reason}")
+
+
+def _mark(check: Check) -> tuple[str, str]:
+    """A cross is for what is wrong. That something is not needed now is no fault."""
+    if check.passed:
+        return "✓", GOOD
+    return ("✗", BAD) if check.name in FAULTS else ("–", QUIET)
 
 
 def budget_text(line: BudgetLine, now: float) -> Text:
