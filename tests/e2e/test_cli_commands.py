@@ -201,8 +201,26 @@ def test_a_simulation_prints_the_same_json_for_the_same_seed(shell: Shell) -> No
 
 def test_a_simulation_is_also_told_to_people(shell: Shell) -> None:
     told = shell.run("simulate", "--scenario", "burst").out
+    counts = json.loads(shell.run("simulate", "--scenario", "burst", "--json").out)
+    lines = {line.split()[0]: line for line in told.splitlines()}
     assert told.startswith("burst, seed 1\n")
+    assert lines["nodes"].split()[1:5] == [
+        f"{counts['launched']}",
+        "launched,",
+        f"{counts['removed']}",
+        "removed,",
+    ]
+    assert lines["cost"].split()[1:] == [counts["cost"], counts["currency"]]
     assert "No safety rule was violated." in told
+
+
+def test_a_comparison_says_what_consolidation_saved(shell: Shell) -> None:
+    command = ("simulate", "--scenario", "consolidation", "--seed", "2", "--compare")
+    counts = json.loads(shell.run(*command, "--json").out)
+    told = shell.run(*command).out
+    assert counts["cost"] in told
+    assert counts["without_consolidation"]["cost"] in told
+    assert f"Consolidation saved {counts['saved']} EUR ({counts['saved_percent']:.1f}%)." in told
 
 
 def test_the_demo_prints_plain_lines_without_a_terminal(shell: Shell) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ebbtide.entrypoints.cli.options import console, write_lines
-from ebbtide.entrypoints.cli.simulation import fault_names, result_lines
+from ebbtide.entrypoints.cli.simulation import fault_names
 from ebbtide.extras import how_to_add
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def demo(  # noqa: PLR0913, PLR0917 - the options of a command
     if not (terminal or scenario or faults):
         _show_page(seed, speed, port, browser)
         return
+    from ebbtide.entrypoints.views.simulations import result_lines
     from ebbtide.simulator.faults.catalogue import check_names
     from ebbtide.simulator.run import scenarios
     from ebbtide.simulator.run.scenarios import build
@@ -67,7 +68,7 @@ def demo(  # noqa: PLR0913, PLR0917 - the options of a command
     except KeyboardInterrupt:
         write_lines([f"Stopped at {show.reached}; nothing outside the simulation was touched."])
         return
-    write_lines(result_lines(result.to_json()))
+    write_lines(result_lines(result))
 
 
 def _show_page(seed: int, speed: float | None, port: int, browser: bool) -> None:

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
-from ebbtide.entrypoints.cli.options import BAD, GOOD, STRONG, AsJson, rows, write_lines
+from ebbtide.entrypoints.cli.options import AsJson, write_lines
 from ebbtide.errors import Usage
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from ebbtide.simulator.recording.file import Recording
 
 OF_SCENARIOS = ("scenario", "seed", "faults", "recording", "days", "compare")
-NAMES = {"node_hours": "node-hours", "pending_pod_seconds": "pod-seconds waited"}
 
 
 def simulate(  # noqa: PLR0913, PLR0917 - one for each option
@@ -102,15 +100,14 @@ def simulate(  # noqa: PLR0913, PLR0917 - one for each option
     if compare:
         needs_consolidation(first)
     result = simulated(first)
-    violations, text = result.violations, result.to_json()
-    if compare:
-        other = simulated(without_consolidation(told()))
-        violations, text = violations + other.violations, compared(result, other)
+    other = simulated(without_consolidation(told())) if compare else None
     if as_json:
-        print(text)
+        print(result.to_json() if other is None else compared(result, other))
     else:
-        write_lines(result_lines(text))
-    if violations:
+        from ebbtide.entrypoints.views.simulations import result_lines
+
+        write_lines(result_lines(result, other))
+    if result.violations or (other and other.violations):
         raise typer.Exit(1)
 
 
@@ -143,25 +140,6 @@ def play_story(path: Path, as_json: bool, skip: bool = True) -> None:
 
 def fault_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def result_lines(result_json: str) -> list[Text]:
-    import json
-
-    result: dict[str, Any] = json.loads(result_json)
-    violations = result.pop("violations")
-    lines = [Text(f"{result.pop('scenario')}, seed {result.pop('seed')}", STRONG)]
-    lines += rows((NAMES.get(name, name.replace("_", " ")), _shown(value)) for name, value in result.items())
-    lines += [Text(f"violated: {said}", BAD) for said in violations]
-    return lines if violations else [*lines, Text("No safety rule was violated.", GOOD)]
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items()) or "none"
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 START = "2026-01-01T00:00:00Z"

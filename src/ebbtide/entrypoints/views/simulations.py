@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
@@ -15,8 +16,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ebbtide.core.words import count_of
 from ebbtide.entrypoints.cli.options import BAD, GOOD, QUIET, STRONG, rows, span
 from ebbtide.simulator.run.frames import Frame, NodeFrame
+from ebbtide.simulator.run.simulate import Result
 from ebbtide.simulator.story.judge import StoryResult
 from ebbtide.simulator.story.recorder import Done
 
@@ -81,7 +84,7 @@ def headline(frame: Frame, title: str) -> Text:
     return Text.assemble(
         (" ebbtide ", "reverse bold"), f" {title}  ", (clock_face(frame.at), "bold cyan"),
         f"   {ready} nodes ready, CPU {cpu}, {frame.pods} pods, ",
-        (f"{frame.waiting} waiting", "bold yellow" if frame.waiting else ""),
+        (f"{frame.waiting} pending", "bold yellow" if frame.waiting else ""),
         f"   {frame.cost:.2f} {frame.currency} spent", overflow="ellipsis", no_wrap=True,
     )  # fmt: skip
 
@@ -124,7 +127,7 @@ def legend() -> Text:
 
 
 def where_it_stands(frame: Frame) -> str:
-    nodes = f"{len(frame.nodes)} nodes, {frame.pods} pods, {frame.waiting} waiting"
+    nodes = f"{len(frame.nodes)} nodes, {frame.pods} pods, {frame.waiting} pending"
     return f"{clock_face(frame.at)}, with {nodes}, {frame.cost:.2f} {frame.currency} spent"
 
 
@@ -160,6 +163,62 @@ def told_line(told: DemoTold) -> Text:
 def shortened(says: str) -> str:
     """With the long ids of simulated operations cut down to what tells them apart."""
     return _OPERATION_ID.sub(r"#\1", says)
+
+
+def result_lines(result: Result, without: Result | None = None) -> list[Text]:
+    """What came of a scenario; next to the same one without consolidation, where that was played too."""
+    lines = [Text(f"{result.scenario}, seed {result.seed}", STRONG), *rows(_outcome(result))]
+    if without is not None:
+        lines += [Text("without consolidation", STRONG), *rows(_costs(without)), _saved(result, without)]
+    violations = [*result.violations, *(without.violations if without else ())]
+    lines += [Text(f"violated: {said}", BAD) for said in violations]
+    return lines if violations else [*lines, Text("No safety rule was violated.", GOOD)]
+
+
+def _outcome(result: Result) -> list[tuple[str, str]]:
+    struck = ", ".join(f"{name} {count}" for name, count in result.strikes.items())
+    trouble = (
+        count_of(result.interruptions, "spot interruption"),
+        count_of(result.crashes, "crash", "crashes"),
+        count_of(result.failed_ticks, "failed tick"),
+        count_of(result.alarms, "alarm"),
+    )
+    lines = [
+        ("played", f"{result.ticks:,} ticks"),
+        ("faults", ", ".join(result.faults) or "none"),
+        ("calls that failed", struck or "none"),
+        *_costs(result),
+        ("trouble", ", ".join(trouble)),
+    ]
+    return lines + (_repacked(result) if result.consolidation.begun else [])
+
+
+def _costs(result: Result) -> list[tuple[str, str]]:
+    pending = span(result.pending_pod_seconds)
+    return [
+        ("nodes", f"{result.launched} launched, {result.removed} removed, {result.node_hours:g} node-hours"),
+        ("cost", f"{result.cost} {result.currency}"),
+        ("pods", f"{count_of(result.evictions, 'eviction')}; pending for {pending} in all"),
+    ]
+
+
+def _repacked(result: Result) -> list[tuple[str, str]]:
+    done = result.consolidation
+    what = (
+        f"{done.begun} started",
+        f"{count_of(done.pods_moved, 'pod')} moved",
+        f"{count_of(done.nodes_removed, 'node')} removed",
+        f"{done.nodes_launched} launched",
+    )
+    saved = f"{done.saved_per_hour} {result.currency} an hour saved"
+    given_up = [("given up", f"{why} ({count} x)") for why, count in done.given_up.items()]
+    return [("consolidation", f"{', '.join(what)}; {saved}"), *given_up]
+
+
+def _saved(result: Result, without: Result) -> Text:
+    saved = Decimal(without.cost) - Decimal(result.cost)
+    share = saved / Decimal(without.cost) if Decimal(without.cost) else Decimal(0)
+    return Text(f"Consolidation saved {saved} {result.currency} ({share:.1%}).", GOOD if saved >= 0 else BAD)
 
 
 MOST_ACTS = 40
