@@ -284,7 +284,7 @@ OF_SLOTS = (
         ("unit:tests/unit/operations/test_substitutes.py",),
     ),
     Mutant(
-        "pods wait for the nodes of a launch that was set aside",
+        "the nodes of a launch that was set aside count as room",
         "coming_slots",
         "_expected(record, record.operations)",
         "expected_slots(record)",
