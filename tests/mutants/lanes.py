@@ -74,6 +74,13 @@ OF_LANES = (
         ("unit:tests/unit/operations/test_scale_up.py",),
     ),
     Mutant(
+        "a node is drained to its end although the minimum needs it",
+        "scale_down._why_abort",
+        "why_too_few(operation, situation) if operation.replaced else None",
+        "None",
+        ("unit:tests/unit/operations/test_yielding.py",),
+    ),
+    Mutant(
         "a removal that the rest cannot do without is a failure",
         "stopping.why_yield",
         "drained and snapshot.cpu.value is not None and not fits.passed",
