@@ -256,4 +256,66 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if response is not None:",
         "each response of this pool is one; the check is there for the type of the next line",
     ),
+    Equivalent(
+        "engine.loop.Pruning.__init__",
+        "self._due = 0.0",
+        "self._due = 1.0",
+        "the first tick is later than the first second of 1970",
+    ),
+    Equivalent(
+        "engine.loop.run_loop",
+        "wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))",
+        "wait = interval_seconds / (1 + JITTER * chance.uniform(-1, 1))",
+        "replicas are spread over the same range; the draws within it are not promised",
+    ),
+    Equivalent(
+        "engine.loop.run_loop",
+        "wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))",
+        "wait = interval_seconds * (1 - JITTER * chance.uniform(-1, 1))",
+        "replicas are spread over the same range; the draws within it are not promised",
+    ),
+    Equivalent(
+        "engine.loop.run_loop",
+        "wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))",
+        "wait = interval_seconds * (1 + JITTER * chance.uniform(1, -1))",
+        "replicas are spread over the same range; the draws within it are not promised",
+    ),
+    Equivalent(
+        "engine.loop.run_loop",
+        "pruning.after(report); wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))",
+        "wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1)); pruning.after(report)",
+        "the draw needs nothing of the pruning",
+    ),
+    Equivalent(
+        "engine.loop._mail_waits",
+        "return False",
+        "return None",
+        "it is only asked whether it is true",
+    ),
+    Equivalent(
+        "engine.loop.guarded_tick",
+        "ports.observer.ticked(ports.clock.now() - start, False, kind); "
+        "entry = entry_of(ports.new_id(), int(start), alarm)",
+        "entry = entry_of(ports.new_id(), int(start), alarm); "
+        "ports.observer.ticked(ports.clock.now() - start, False, kind)",
+        "the alarm is only composed there; it is sent after both",
+    ),
+    Equivalent(
+        "engine.loop.Fleet._follow",
+        "if report.held and self.offers(member, settings.cluster):",
+        "if self.offers(member, settings.cluster):",
+        "`offers` is false for a cluster that is not held: its ticks are counted from 0 again",
+    ),
+    Equivalent(
+        "engine.loop.Fleet._follow",
+        "self._on_report(settings.cluster, report); pruning.after(report)",
+        "pruning.after(report); self._on_report(settings.cluster, report)",
+        "the report is written before both, and neither looks at what the other does",
+    ),
+    Equivalent(
+        "engine.loop.Fleet._follow",
+        "pruning.after(report); self.note(settings.cluster, report.held)",
+        "self.note(settings.cluster, report.held); pruning.after(report)",
+        "neither looks at what the other does",
+    ),
 )

@@ -26,7 +26,7 @@ from ebbtide.engine.ports import Observers
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import StoreUnusable, Throttled
 from ebbtide.model.events import Alarm, AlarmKind
-from ebbtide.model.operation import SpotNotice
+from ebbtide.model.operation import RemovalState, ScaleDown, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.model.snapshot import Reading
 from ebbtide.narrate import facts_in
@@ -177,9 +177,10 @@ def test_observers_are_told_how_long_a_tick_took_and_whether_it_failed() -> None
 
 def test_a_tick_has_at_least_the_time_of_one_request() -> None:
     small = Small(settings=quick_settings(request_timeout_seconds=20))
-    report = guarded_tick(small.ports, small.settings, "runner", 1)
-    assert report.decision is not None
-    assert small.record.removing is not None
+    ports = replace(small.ports, metrics=SlowMetrics(small.world, small.clock))
+    guarded_tick(ports, small.settings, "runner", 1)
+    assert isinstance(small.record.removing, ScaleDown)
+    assert small.record.removing.removals[0].state is not RemovalState.PLANNED
 
 
 class Fails(MemoryStore):
