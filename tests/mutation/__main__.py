@@ -94,7 +94,7 @@ def main() -> int:
     )
     only = tuple(arguments.tests)
     reach, tally = read_reach(arguments.record, only), Tally()
-    verdicts = Verdicts(VERDICTS, digests_of_modules(), digests_of_tests(only))
+    verdicts = Verdicts(VERDICTS, digests_of_modules(), digests_of_tests())
     if not arguments.again:
         verdicts.read()
     names = dict(zip(mutants, names_of(mutants), strict=True))

@@ -101,7 +101,8 @@ class Recorder:
 def read_reach(again: bool = False, only: tuple[str, ...] = ("",)) -> Reach:
     """From the last recording; what has changed since is recorded first, and all of it with `again`. `only`
     tests whose paths begin so are asked."""
-    tests, modules = digests_of_tests(only), digests_of_modules()
+    tests = {one: digest for one, digest in digests_of_tests().items() if one.startswith(only)}
+    modules = digests_of_modules()
     kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() and not again else {}
     kept = {"files": {}, "tests": {}, "modules": []} | kept
     stale = stale_files(kept, tests, modules)
@@ -163,8 +164,8 @@ def _tests() -> list[Path]:
     return [name for name in names if not str(name).startswith(LEFT_OUT)]
 
 
-def digests_of_tests(only: tuple[str, ...] = ("",)) -> dict[str, str]:
-    return {str(one): _digest(ROOT / one) for one in _tests() if str(one).startswith(only)}
+def digests_of_tests() -> dict[str, str]:
+    return {str(one): _digest(ROOT / one) for one in _tests()}
 
 
 def digests_of_modules() -> dict[str, str]:
