@@ -420,4 +420,34 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if step - self.newest <= late:",
         "where nothing is known the newest is longer ago than any step",
     ),
+    Equivalent(
+        "engine.record_machine.RecordMachine.goes_on",
+        "return False",
+        "return None",
+        "it is only asked whether it is true",
+    ),
+    Equivalent(
+        "engine.record_machine.RecordMachine.is_ours",
+        "return False",
+        "return None",
+        "it is only asked whether it is true",
+    ),
+    Equivalent(
+        "engine.notices._count_run",
+        "return False",
+        "return None",
+        "it is only asked whether it is true",
+    ),
+    Equivalent(
+        "engine.notices._counted",
+        "return False",
+        "return None",
+        "it is only asked whether it is true",
+    ),
+    Equivalent(
+        "engine.record_machine.LeasedRun.write",
+        "if len(said) > SAID_AT_MOST:",
+        "if len(said) >= SAID_AT_MOST:",
+        "a text of exactly this length is shortened to itself",
+    ),
 )
