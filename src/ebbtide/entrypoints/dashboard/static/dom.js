@@ -40,8 +40,8 @@ export function source(path, text) {
 }
 
 export function stats(pairs) {
-  return h("dl", { class: "stats" }, pairs.map(([name, value, tone]) =>
-    h("div", {}, h("dt", {}, name), h("dd", { class: tone ?? "" }, value))));
+  return h("dl", { class: "stats" }, pairs.map(([name, value, tone, from]) =>
+    h("div", { "data-from": from }, h("dt", {}, name), h("dd", { class: tone ?? "" }, value))));
 }
 
 export function table(caption, columns, rows) {
