@@ -11,7 +11,8 @@ from ebbtide.core.consolidation.pace import wait_seconds
 from ebbtide.core.operations.facts import Part, part_name, parts
 from ebbtide.core.prices import CostPoint, cost_point, price_of
 from ebbtide.core.words import a_while, count_of
-from ebbtide.entrypoints.api.site import Origin, Seen
+from ebbtide.engine.outages import Origin
+from ebbtide.entrypoints.api.site import Seen
 from ebbtide.entrypoints.views.headline import (
     TO_LEAVE,
     HeadlineSituation,
