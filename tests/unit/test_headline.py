@@ -62,7 +62,7 @@ def test_a_cluster_that_no_runner_looks_after_is_not_said_to_be_at_rest() -> Non
 def test_without_metrics_it_is_not_said_that_there_is_nothing_to_do() -> None:
     blind = HeadlineSituation(make_record(), cluster(A), NOW, unmeasured=True)
     assert headline(blind) == (
-        "The metrics cannot be read, so no node counts as idle: 1 node for 2 pods, none pending"
+        "No node is removed for low use while the metrics cannot be read: 1 node for 2 pods, none pending"
     )
 
 

@@ -224,7 +224,9 @@ def _at_rest(here: HeadlineSituation) -> str:
         what = "the next tick decides about nodes" if _undecided(here) else "no node is being added"
         return f"{count_of(pending, 'pod')} {verb} pending; {what}{paused}"
     pods = sum(len(found) for found in here.cluster.pods_on.values())
-    what = "The metrics cannot be read, so no node counts as idle" if here.unmeasured else "Nothing to do"
+    what = "Nothing to do"
+    if here.unmeasured:
+        what = "No node is removed for low use while the metrics cannot be read"
     return f"{what}: {nodes} for {count_of(pods, 'pod')}, none pending{paused}"
 
 

@@ -18,7 +18,7 @@ export async function nodeAnswer(name, now) {
     node ? h("p", { class: "quiet" }, `${node.instance_type} in ${node.zone || "no zone"}, ${span(now - node.created_at)} old, ${plural(node.pods, "pod")}, `
       + `${share(node.cpu_requested)} of its CPU and ${share(node.memory_requested)} of its memory requested, DaemonSets included`, used(node, now), ".") : null,
     h("h3", {}, `The life of ${name}`), strip(lines, now),
-    lines.length ? h("ol", {}, lines.map((entry) => h("li", {}, h("time", { class: "quiet" }, `${moment(entry.at)} `), entry.kind === "spot.event" ? happening(entry).title : plainly(entry.says))))
+    lines.length ? h("ol", {}, lines.map((entry) => h("li", {}, h("time", { class: "quiet" }, `${moment(entry.at)} `), told(entry))))
       : h("p", { class: "quiet" }, "The log has nothing about it: no operation has touched it."), source(path))];
 }
 
@@ -29,6 +29,12 @@ async function life(name, entries, node) {
   const more = instance && instance !== name
     ? (await ask(`/api/v1/log?limit=200&subject=${encodeURIComponent(instance)}`)).entries : [];
   return [...entries, ...more].sort((one, other) => one.at - other.at || (one.id < other.id ? -1 : 1));
+}
+
+function told(entry) {
+  if (entry.kind === "spot.event") return happening(entry).title;
+  const { part, before, after, name } = entry.data;
+  return part === "removal" && before === "new" && after === "PLANNED" ? `${name} is chosen to be removed` : plainly(entry.says);
 }
 
 function used(node, now) {

@@ -76,7 +76,7 @@ export function now(main, { say, refresh, drawn }) {
       // The link comes first: a long sentence is cut, so the page below it does not jump with its length.
       h("p", { class: "quiet tick", title: status.says }, status.last_decision
         ? [h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}`, "data-key": "decision" },
-          `Decision of ${clock(status.last_decision.at)}`), ". "] : "", "Last tick: ", sentence(decided(status.says))),
+          `Decision of ${clock(status.last_decision.at)}`), ". "] : "", "Last tick: ", sentence(decided(status.says), inProgress().length > 0)),
       status.last_alarm && status.now - status.last_alarm.at < 3600
         ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null,
       ...status.stale.length ? [] : status.problems.map((problem) => h("p", { class: "bad" }, problem))].flat());
@@ -130,8 +130,12 @@ export function now(main, { say, refresh, drawn }) {
     return age > OLD_SECONDS ? `${share(value)} (${span(age)} ago)` : share(value);
   }
 
+  function inProgress() {
+    return [status.launching, status.removing, ...joined(status.spots), status.set_aside].filter(Boolean);
+  }
+
   function operations() {
-    const all = [status.launching, status.removing, ...joined(status.spots), status.set_aside].filter(Boolean);
+    const all = inProgress();
     if (!all.length) return [h("p", { class: "quiet" }, isOld() ? "Nothing was in progress." : "Nothing is in progress.")];
     return all.map((each) => timeline(each, status.now, each === status.set_aside));
   }
@@ -143,7 +147,7 @@ export function now(main, { say, refresh, drawn }) {
     const lease = h("li", {}, h("span", { class: "mark", "aria-hidden": "true" }, "□"), `lease: ${status.lease_says}`);
     const button = h("button", { type: "button", class: paused ? "" : "danger", "data-key": "pause", onclick: () => turn(!paused) },
       paused ? "Allow removals again" : "Pause all removals");
-    return card("Brakes", h("ul", { class: "steps" }, lines, lease), h("p", {}, button));
+    return card(isOld() ? "Brakes when last read" : "Brakes", h("ul", { class: "steps" }, lines, lease), h("p", {}, button));
   }
 
   async function turn(on) {
