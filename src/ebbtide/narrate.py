@@ -306,10 +306,10 @@ def alarm(fact: Alarm) -> str:
 
 def _outage(fact: Alarm) -> str:
     if fact.alarm is AlarmKind.SOURCE_GONE:
-        return f"the {fact.source} cannot be read: {fact.detail}"
+        return f"outage begins: {fact.detail}"
     if fact.source == TICKS:
-        return f"ticks succeed again, after they failed for {a_while(fact.seconds)}"
-    return f"the {fact.source} can be read again, after {a_while(fact.seconds)}"
+        return f"outage over: ticks succeed again after {a_while(fact.seconds)}"
+    return f"outage over: the {fact.source} can be read again after {a_while(fact.seconds)}"
 
 
 def _unexpected(fact: Alarm) -> str:

@@ -190,9 +190,10 @@ def test_an_outage_has_its_banner_and_turns_no_number_into_zero(
     expect(page.locator("#live")).to_have_text("live")
     expect(page.locator(".situation .pill.good")).to_contain_text("survived after")
     source = "metrics" if fault == "Metrics gone" else "cluster"
-    expect(events(page).filter(has_text=f"The {source} cannot be read: ")).to_have_class("bad")
-    expect(events(page).filter(has_text=f"The {source} can be read again, after 5 min")).to_have_class("good")
-    expect(page.get_by_text(re.compile("^Alarm at .* read"))).to_have_count(0)
+    over = f"Outage over: the {source} can be read again after 5 min"
+    expect(events(page).filter(has_text=over)).to_have_class("good")
+    expect(events(page).filter(has_text="Outage begins: ").first).to_have_class("bad")
+    expect(page.get_by_text(re.compile("^Alarm at .*: outage"))).to_have_count(0)
 
 
 MOST_SHIFT = 0.02

@@ -161,15 +161,15 @@ SENTENCES: list[tuple[Event, str]] = [
     ),
     (
         Alarm(AlarmKind.SOURCE_GONE, "no answer", source="cluster"),
-        "the cluster cannot be read: no answer",
+        "outage begins: no answer",
     ),
     (
         Alarm(AlarmKind.SOURCE_BACK, seconds=300, source="metrics"),
-        "the metrics can be read again, after 5 min",
+        "outage over: the metrics can be read again after 5 min",
     ),
     (
         Alarm(AlarmKind.SOURCE_BACK, seconds=360, source=TICKS),
-        "ticks succeed again, after they failed for 6 min",
+        "outage over: ticks succeed again after 6 min",
     ),
     (Alarm(AlarmKind.OBSERVATION, "a lone instance"), "a lone instance"),
     (Alarm(AlarmKind.RUNNER_DIED, "runner-1 crashed"), "runner-1 crashed"),

@@ -260,7 +260,9 @@ class Live:
             clock.sleep(PAUSE_SECONDS)
             self._new_runner()
             self._note(
-                Alarm(AlarmKind.RUNNER_DIED, f"runner {dead} {crash}; {self.owner} waits for its lease to end")
+                Alarm(
+                    AlarmKind.RUNNER_DIED, f"runner {dead} {crash}; {self.owner} waits for its lease to end"
+                )
             )
         except EbbtideError as error:
             self._note(Alarm(AlarmKind.TICK_FAILED, str(error)))
