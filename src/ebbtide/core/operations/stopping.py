@@ -57,7 +57,7 @@ def why_stop(operation: Consolidate, situation: Situation) -> Stop | None:
         return Stop(AbortCause.LOAD, high)
     waited = now - record.pending_since
     if record.pending_since and waited >= settings.pending_up_seconds:
-        return Stop(AbortCause.PODS_WAITING, f"pods have been pending for {a_while(waited)}")
+        return Stop(AbortCause.PODS_WAITING, f"there have been pending pods for {a_while(waited)}")
     longest = LONGEST * max(settings.stuck_seconds, settings.join_timeout_seconds)
     if now - operation.started_at >= longest:
         return Stop(AbortCause.TOO_LONG, f"not finished after {a_while(longest)}")
