@@ -15,7 +15,7 @@ import msgspec
 
 from ebbtide import typed
 from ebbtide.adapters.kube.cluster import Readers
-from ebbtide.adapters.kube.connection import NODES, NOT_FOUND, Call, Connection, Page, Refused, read_list
+from ebbtide.adapters.kube.connection import NODES, Call, Connection, Page, Refused, read_list
 from ebbtide.adapters.kube.declared import PATH as SLEEP_PATH
 from ebbtide.adapters.kube.services import KubeServices
 from ebbtide.adapters.kube.usage import PATH as USAGE_PATH
@@ -116,7 +116,7 @@ def examine_sleep_policies(connection: Connection, switched_on: bool) -> Iterato
         body = connection.try_get(SLEEP_PATH, "SleepPolicies", {"limit": 1})
         some = bool(typed.decode(body, Page[msgspec.Raw]).items)
     except Refused as refused:
-        if switched_on and refused.code == NOT_FOUND:
+        if switched_on and refused.not_found:
             fix = f"apply deploy/manifests/{SLEEP_FILE}, or set scale_to_zero.sleep_policies to false"
             yield Finding(
                 False, "scale_to_zero.sleep_policies is on, and the cluster has no SleepPolicy", fix

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from ebbtide import typed
-from ebbtide.adapters.kube.connection import NOT_FOUND, Connection, Refused, refused_reading
+from ebbtide.adapters.kube.connection import Connection, Refused
 from ebbtide.adapters.kube.objects import MIB, read_quantity, read_time
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.core.nodes.capacity import why_unknown
@@ -51,9 +51,9 @@ class MetricsServer:
         try:
             found = self._ask()
         except Refused as refused:
-            if refused.code == NOT_FOUND:
+            if refused.not_found:
                 return _unknown("the cluster has no metrics-server")
-            return _unknown(str(refused_reading(refused, WHAT, self._connection.server)))
+            return _unknown(str(self._connection.refused_reading(refused, WHAT)))
         except (EbbtideError, *UNREADABLE) as error:
             return _unknown(str(error))
         offered, now = self._cpu_milli_of(), self._now()

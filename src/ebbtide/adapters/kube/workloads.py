@@ -32,16 +32,12 @@ import msgspec
 from ebbtide import typed
 from ebbtide.adapters.kube.connection import (
     APPLY,
-    CONFLICT,
     MERGE_PATCH,
-    NOT_FOUND,
     Call,
     Connection,
     Refused,
     Resource,
     read_list,
-    refused_acting,
-    refused_reading,
 )
 from ebbtide.adapters.kube.events import Events, Subject
 from ebbtide.adapters.kube.objects import read_pod_requests, read_time
@@ -233,9 +229,9 @@ class KubeWorkloads:
         try:
             return _decoded(self._connection.try_get(path_of(ref), str(ref)), WireWorkload, ref)
         except Refused as refused:
-            if refused.code == NOT_FOUND:
+            if refused.not_found:
                 raise NotFound(f"there is no {ref}") from refused
-            raise refused_reading(refused, str(ref), self._connection.server) from refused
+            raise self._connection.refused_reading(refused, str(ref)) from refused
 
     def _patched(self, seen: Workload, replicas: int) -> WireScale:
         body = {"metadata": {"resourceVersion": seen.version}, "spec": {"replicas": replicas}}
@@ -257,12 +253,12 @@ class KubeWorkloads:
         try:
             answer = self._connection.try_act(call)
         except Refused as refused:
-            if refused.code == CONFLICT:
+            if refused.conflict:
                 says = f"{ref} changed since it was looked at: nothing was done to it"
                 raise Conflict(says) from refused
-            if refused.code == NOT_FOUND:
+            if refused.not_found:
                 raise NotFound(f"there is no {ref}") from refused
-            raise refused_acting(refused, call.what, self._connection.server) from refused
+            raise self._connection.refused_acting(refused, call.what) from refused
         return _answered(answer, WireScale, ref)
 
     def _autoscaler_of(self, ref: WorkloadRef) -> str:
