@@ -16,15 +16,11 @@ from ebbtide.entrypoints.cli.options import (
     AsJson,
     ConfigPath,
     existing_store,
-    moment,
     open_ports,
     open_store,
     read_config,
-    rows,
-    span,
-    write_json,
-    write_lines,
 )
+from ebbtide.entrypoints.views.terminal import moment, rows, span, write_json, write_lines
 from ebbtide.errors import NotFound, Retryable, Usage
 from ebbtide.model.idle import WakeReason
 from ebbtide.model.policy import declared_by

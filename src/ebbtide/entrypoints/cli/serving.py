@@ -15,14 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ebbtide.entrypoints.cli.options import (
-    AsJson,
-    ConfigPath,
-    open_ports,
-    read_config,
-    write_json,
-    write_lines,
-)
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_ports, read_config
+from ebbtide.entrypoints.views.terminal import write_json, write_lines
 from ebbtide.errors import EbbtideError, Usage
 
 if TYPE_CHECKING:

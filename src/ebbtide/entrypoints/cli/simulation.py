@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ebbtide.entrypoints.cli.options import AsJson, write_lines
+from ebbtide.entrypoints.cli.options import AsJson
+from ebbtide.entrypoints.views.terminal import write_lines
 from ebbtide.errors import Usage
 
 if TYPE_CHECKING:

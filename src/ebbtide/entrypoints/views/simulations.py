@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ebbtide.core.words import count_of
-from ebbtide.entrypoints.cli.options import BAD, GOOD, QUIET, STRONG, rows, span
+from ebbtide.entrypoints.views.terminal import BAD, GOOD, QUIET, STRONG, rows, span
 from ebbtide.simulator.run.frames import Frame, NodeFrame
 from ebbtide.simulator.run.simulate import Result
 from ebbtide.simulator.story.judge import StoryResult
