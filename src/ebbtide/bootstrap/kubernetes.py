@@ -11,10 +11,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ebbtide.bootstrap.parts import ClusterPorts, SystemClock
+from ebbtide.bootstrap.parts import SystemClock
 from ebbtide.config import Config
 from ebbtide.config.adapters import INSTALL
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import ClusterPorts, Ports
 from ebbtide.errors import ConfigError, Usage
 from ebbtide.extras import how_to_add
 from ebbtide.ports import Clock, Cloud, Declarations, Inbox, Players, Services, Signals
