@@ -44,7 +44,7 @@ from ebbtide.model.operation import (
     SpotKind,
 )
 from ebbtide.model.pool import RemovalReason
-from ebbtide.model.record import DrainBackoff, Leaving, Record, UnfitNode
+from ebbtide.model.record import DrainBackoff, EmptiedNode, Record, UnfitNode
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.run.frames import Frame, NodeFrame
 from tests.builders import asides, lanes, make_record, make_removal, make_scale_down, make_slot
@@ -209,7 +209,7 @@ def test_a_consolidation_is_described_with_its_nodes_and_moves() -> None:
         ),
         reason="consolidation: empty node-1",
     )
-    leaving = (Leaving("node-9", "uid-9", "i-9", "op-3", 1060),)
+    leaving = (EmptiedNode("node-9", "uid-9", "i-9", "op-3", 1060),)
     said = told(Record(**lanes(operation), last_consolidation_at=900, leaving=leaving))
     for part in (
         "last consolidation  100 s ago",

@@ -29,7 +29,7 @@ from ebbtide.entrypoints.doctor.examine import (
     scales_workloads,
 )
 from ebbtide.errors import Final
-from ebbtide.model.policy import Gate, ServiceRef
+from ebbtide.model.policy import ServiceRef, WakeOnRequest
 from tests.policy_harness import make_policy
 from tests.servers.dynamodb import CREDENTIALS, DynamoServer, dynamodb_server
 from tests.servers.moto import CREDENTIALS as AWS_CREDENTIALS
@@ -100,7 +100,7 @@ def test_services_behind_a_gate_are_those_of_the_configuration_and_of_the_store(
     web, shop = ServiceRef("default", "web"), ServiceRef("default", "shop")
     assert gated_services(config_of(text, store_url=url)) == {"web": (web,)}
     store = SqlStore.open(url, SystemClock(), "shop")
-    store.policies().put_policy(make_policy("shop", gate=Gate((shop,))))
+    store.policies().put_policy(make_policy("shop", gate=WakeOnRequest((shop,))))
     store.close()
     assert gated_services(config_of(text, store_url=url)) == {"shop": (shop,), "web": (web,)}
 

@@ -14,7 +14,7 @@ from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationSettings
 from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.pool import RemovalBudget, RemovalReason
-from ebbtide.model.record import Emptied, Leaving, Record
+from ebbtide.model.record import Emptied, EmptiedNode, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Ownership, Snapshot
 from tests.builders import (
@@ -152,7 +152,7 @@ def test_a_plan_that_launches_nodes_is_taken_as_a_whole_or_not_at_all() -> None:
 
 def leaving(idle: int) -> Record:
     return make_record(
-        leaving=(Leaving("a1", "uid-a1", "i-a1", "earlier", NOW + 60),),
+        leaving=(EmptiedNode("a1", "uid-a1", "i-a1", "earlier", NOW + 60),),
         emptied=(Emptied("uid-a1", NOW - idle),),
         last_consolidation_at=NOW - 900,
     )

@@ -27,7 +27,7 @@ from ebbtide.core.operations.stopping import why_yield
 from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.operation import AbortCause, RemovalState, SlotState
-from ebbtide.model.pod import Pod, PodPhase, Scheduling, Stop, StopCause, Taint, TaintEffect
+from ebbtide.model.pod import PlanStop, Pod, PodPhase, Scheduling, StopCause, Taint, TaintEffect
 from ebbtide.model.pool import CronWindow, Headroom, HeadroomSeen, PoolLimits, RemovalReason
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import JudgedBy, Settings
@@ -205,7 +205,7 @@ def test_headroom_larger_than_a_pool_may_grow_says_so() -> None:
     pools = (make_pool(zones=("a",), max_workers=1),)
     snapshot = make_snapshot(make_nodes("a1"), [])
     plan = plan_launch(snapshot, make_record(), settings_with(pools=pools), 0)
-    assert (plan.offers, plan.stopped) == ((), Stop(StopCause.AT_LIMITS))
+    assert (plan.offers, plan.stopped) == ((), PlanStop(StopCause.AT_LIMITS))
     verdict = decided(snapshot, settings_with(max_workers=1)).verdicts[1]
     assert values_of(verdict.failed) == ("below maximum", False, 1, 1, "")
 

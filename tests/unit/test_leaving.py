@@ -19,7 +19,7 @@ from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.operation import RemovalState
 from ebbtide.model.pod import PodPhase
-from ebbtide.model.record import DrainBackoff, Emptied, Leaving, Record, Refused
+from ebbtide.model.record import DrainBackoff, Emptied, EmptiedNode, Record, Refused
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node, Ownership, Snapshot
 from tests.builders import (
@@ -43,8 +43,8 @@ MARK = Ownership("op", 5, cordoned=False)
 NODES = (make_node("a1", owner=MARK), *make_nodes("a2", "b1", "b2"))
 
 
-def leaving(*names: str, operation_id: str = "op", until: int = NOW + 60) -> tuple[Leaving, ...]:
-    return tuple(Leaving(name, f"uid-{name}", f"i-{name}", operation_id, until) for name in names)
+def leaving(*names: str, operation_id: str = "op", until: int = NOW + 60) -> tuple[EmptiedNode, ...]:
+    return tuple(EmptiedNode(name, f"uid-{name}", f"i-{name}", operation_id, until) for name in names)
 
 
 def record_of(*names: str, idle: int = 900, **overrides: object) -> Record:

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ebbtide.adapters.metrics_export.metrics import ClusterMetrics, MetricsRegistry
-from ebbtide.adapters.metrics_export.serving import MOST_CONNECTIONS, Health, MetricsServer
+from ebbtide.adapters.metrics_export.serving import MOST_CONNECTIONS, Health, MetricsEndpoint
 from ebbtide.bootstrap.parts import metrics_served
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
@@ -146,7 +146,7 @@ def test_an_observer_that_fails_does_not_fail_the_tick_and_the_others_are_told()
 
 @contextmanager
 def served(watched: Watched) -> Iterator[str]:
-    server = MetricsServer(watched.health, "127.0.0.1", 0)
+    server = MetricsEndpoint(watched.health, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.port}"
     finally:

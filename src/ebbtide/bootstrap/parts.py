@@ -135,11 +135,11 @@ def metrics_served(clusters: Sequence[ConfiguredCluster], say: Callable[[str], N
     if address == OFF or seen.health is None:
         yield seen
         return
-    from ebbtide.adapters.metrics_export.serving import MetricsServer
+    from ebbtide.adapters.metrics_export.serving import MetricsEndpoint
 
     host, _, port = address.rpartition(":")
     try:
-        server = MetricsServer(seen.health, host.strip("[]"), int(port))
+        server = MetricsEndpoint(seen.health, host.strip("[]"), int(port))
     except OSError as error:
         say(
             f"No metrics are served: {address} cannot be listened on ({error.strerror or error}). "

@@ -19,10 +19,10 @@ from ebbtide.entrypoints.api.serving import (
     GRACE_SECONDS,
     MOST_CONNECTIONS,
     SHARE,
-    Connection,
+    ConnectionPlaces,
     Governor,
+    LimitedConnection,
     Patience,
-    Room,
     places,
     served,
     waited_for_core,
@@ -266,10 +266,10 @@ def test_a_newcomer_waits_at_the_door_until_a_silent_one_has_had_its_grace(app: 
 
 def test_a_place_is_given_away_only_by_whoever_has_had_its_grace() -> None:
     now = 0.0
-    room = Room(1, lambda: now)
+    room = ConnectionPlaces(1, lambda: now)
     dropped: list[str] = []
 
-    class Silent(Connection):
+    class Silent(LimitedConnection):
         def __init__(self) -> None:
             """Of a connection only what a room asks of it."""
 

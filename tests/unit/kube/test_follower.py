@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from ebbtide.adapters.kube.cluster import Readers
-from ebbtide.adapters.kube.connection import GONE, NODES, Refused
+from ebbtide.adapters.kube.connection import GONE, NODES, ApiError
 from ebbtide.adapters.kube.watch import PAUSE_SECONDS, QUIET_SECONDS, WATCH_SECONDS, Follower
 from tests.integration.kube.objects import Json, node
 from tests.unit.kube.scripted import Answer, Server, connected, refusal
@@ -110,7 +110,7 @@ def test_a_server_that_has_forgotten_the_version_says_so_in_the_watch(
 ) -> None:
     follower._list()
     nodes.lines = [line("ERROR", {"kind": "Status", "code": GONE, "message": "too old"})]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         follower._watch()
     assert refused.value.code == GONE
 

@@ -23,7 +23,7 @@ from ebbtide.model.operation import (
     SourceState,
 )
 from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.record import Leaving
+from ebbtide.model.record import EmptiedNode
 from ebbtide.model.snapshot import Node, Ownership, Snapshot
 from tests.builders import (
     NOW,
@@ -266,7 +266,7 @@ def test_what_is_empty_leaves_under_the_same_id() -> None:
     settings = make_settings()
     closed = machine.close(operation, at(seen(), operation))
     until = NOW + settings.consolidation.min_idle_seconds + GRACE_SECONDS
-    assert closed.record.leaving == (Leaving("a1", "uid-a1", "i-a1", "op", until),)
+    assert closed.record.leaving == (EmptiedNode("a1", "uid-a1", "i-a1", "op", until),)
     assert (closed.record.operation, closed.succeeded) == (None, True)
 
 
@@ -306,7 +306,7 @@ def test_empty_nodes_are_removed_at_once_and_the_others_leave_after_them() -> No
 
 
 def test_what_an_earlier_consolidation_emptied_goes_under_its_id_and_starts_no_cooldown() -> None:
-    before = make_record(leaving=(Leaving("a1", "uid-a1", "i-a1", "earlier", NOW + 60),))
+    before = make_record(leaving=(EmptiedNode("a1", "uid-a1", "i-a1", "earlier", NOW + 60),))
     record = consolidate.start(before, decided(None, "a1"), "op", make_settings())
     assert isinstance(record.operation, ScaleDown)
     assert (record.operation.id, record.operation.only_empty) == ("earlier", True)

@@ -12,7 +12,7 @@ from ebbtide.core.words import a_while
 from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind, SoftTaint
 from ebbtide.model.operation import AbortCause, Consolidate, MoveState, SlotState, SourceState
 from ebbtide.model.pod import PodPhase
-from ebbtide.model.record import Leaving, Record
+from ebbtide.model.record import EmptiedNode, Record
 from ebbtide.model.snapshot import InstanceState, Ownership, Reading, Snapshot
 from tests.builders import (
     NOW,
@@ -183,7 +183,7 @@ def test_a_successor_does_not_fit_where_nodes_are_leaving() -> None:
     (pod,) = pods_of("web")
     operation = replace(planned(pod), moves=(evicting(pod),))
     new = make_pod("web-9", 100, phase=PodPhase.PENDING, ready=False, owner_uid="web")
-    leaving = (Leaving("a2", "uid-a2", "i-a2", "x", NOW + 9),)
+    leaving = (EmptiedNode("a2", "uid-a2", "i-a2", "x", NOW + 9),)
     doomed = (make_spot("b1"),)
     after = stopped(operation, seen(new), leaving=leaving)
     assert after == operation

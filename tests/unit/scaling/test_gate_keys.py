@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from ebbtide.adapters.stores.codec.policies import Bodies, policy_body
 from ebbtide.config.policies import PolicyKeys, keys_of
 from ebbtide.config.scale_to_zero import GateKeys, PolicyGateKeys
-from ebbtide.model.policy import Gate, Policy, ServiceRef
+from ebbtide.model.policy import Policy, ServiceRef, WakeOnRequest
 from tests.policy_harness import policy_id
 
 GATE: dict[str, Any] = {
@@ -71,7 +71,7 @@ def test_a_policy_of_an_older_version_is_still_read() -> None:
         '"gate":{"services":[{"namespace":"default","name":"web"}],"protocol":"tcp","hold_seconds":null,'
         '"max_held":1000,"sources":[],"first_bytes":"","least_bytes":0}}'
     )
-    assert Bodies(Policy).read(body).gate == Gate((ServiceRef("default", "web"),))
+    assert Bodies(Policy).read(body).gate == WakeOnRequest((ServiceRef("default", "web"),))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ class StatusBody(msgspec.Struct, frozen=True):
         return any(c.reason == reason for c in (self.details and self.details.causes) or ())
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """An answer of the API server other than success. The caller translates it."""
 
     def __init__(self, code: int, status: StatusBody) -> None:
@@ -84,7 +84,7 @@ def read_status(body: bytes) -> StatusBody:
         return StatusBody(" ".join(body[:200].decode(errors="replace").split()))
 
 
-def _refused_reading(refused: Refused, what: str, server: str) -> EbbtideError:
+def _refused_reading(refused: ApiError, what: str, server: str) -> EbbtideError:
     code, says = refused.code, refused.status.message
     if code == UNAUTHORISED:
         return Usage(f"{server} does not accept our credentials: renew the token or log in again")
@@ -97,7 +97,7 @@ def _refused_reading(refused: Refused, what: str, server: str) -> EbbtideError:
     return Retryable(f"{what} could not be read: {server} answered {code} {says}".rstrip())
 
 
-def _refused_acting(refused: Refused, what: str, server: str) -> EbbtideError:
+def _refused_acting(refused: ApiError, what: str, server: str) -> EbbtideError:
     code, status = refused.code, refused.status
     said = f"{what}: {server} answered {code} {status.message}".rstrip()
     if code == UNAUTHORISED:
@@ -205,11 +205,11 @@ class Connection:
         """Read; errors of `ebbtide.errors` as for reading."""
         try:
             return self.try_get(path, what, query)
-        except Refused as refused:
+        except ApiError as refused:
             raise self.refused_reading(refused, what) from refused
 
     def try_get(self, path: str, what: str, query: Query | None = None, accept: str = JSON) -> bytes:
-        """Read; an answer that is no success is left to the caller as `Refused`. `accept` may ask for another
+        """Read; the caller handles an `ApiError`. `accept` may ask for another
         form of the same objects, such as their metadata alone."""
         target = f"{path}?{urlencode(query)}" if query else path
         try:
@@ -230,11 +230,11 @@ class Connection:
         """Change something; errors of `ebbtide.errors` as for acting."""
         try:
             return self.try_act(call)
-        except Refused as refused:
+        except ApiError as refused:
             raise self.refused_acting(refused, call.what) from refused
 
     def try_act(self, call: Call, timeout_seconds: float | None = None) -> bytes:
-        """Change something; an answer that is no success is left to the caller as `Refused`."""
+        """Change something; the caller handles an `ApiError`."""
         try:
             response = self._pool.request(
                 call.method,
@@ -271,11 +271,11 @@ class Connection:
         finally:
             response.close()
 
-    def refused_reading(self, refused: Refused, what: str) -> EbbtideError:
+    def refused_reading(self, refused: ApiError, what: str) -> EbbtideError:
         """The error of a read that the server refused."""
         return _refused_reading(refused, what, self.server)
 
-    def refused_acting(self, refused: Refused, what: str) -> EbbtideError:
+    def refused_acting(self, refused: ApiError, what: str) -> EbbtideError:
         """The error of a change that the server refused."""
         return _refused_acting(refused, what, self.server)
 
@@ -292,7 +292,7 @@ class Connection:
             with self._renewing:
                 self._identity.forget()  # the next call asks for another
         if status not in SUCCESS:
-            raise Refused(status, read_status(body))
+            raise ApiError(status, read_status(body))
 
 
 def connect(
@@ -339,7 +339,7 @@ def read_list(
     for _ in range(FRESH_STARTS):
         try:
             return _read_pages(connection, resource, decoder, read, dict(query or {}))
-        except Refused as refused:
+        except ApiError as refused:
             if refused.code != GONE:
                 raise connection.refused_reading(refused, resource.what) from refused
     raise Retryable(f"{resource.what} change faster than {connection.server} lets them be listed")

@@ -15,7 +15,7 @@ import msgspec
 
 from ebbtide import typed
 from ebbtide.adapters.kube.cluster import Readers
-from ebbtide.adapters.kube.connection import NODES, Call, Connection, Page, Refused, read_list
+from ebbtide.adapters.kube.connection import NODES, ApiError, Call, Connection, Page, read_list
 from ebbtide.adapters.kube.declared import PATH as SLEEP_PATH
 from ebbtide.adapters.kube.services import KubeServices
 from ebbtide.adapters.kube.usage import PATH as USAGE_PATH
@@ -115,7 +115,7 @@ def examine_sleep_policies(connection: Connection, switched_on: bool) -> Iterato
     try:
         body = connection.try_get(SLEEP_PATH, "SleepPolicies", {"limit": 1})
         some = bool(typed.decode(body, Page[msgspec.Raw]).items)
-    except Refused as refused:
+    except ApiError as refused:
         if switched_on and refused.not_found:
             fix = f"apply deploy/manifests/{SLEEP_FILE}, or set scale_to_zero.sleep_policies to false"
             yield Finding(
@@ -195,7 +195,7 @@ def _may(connection: Connection, right: Right, namespace: str) -> bool:
 def _metrics_server(connection: Connection, needed: bool) -> Finding:
     try:
         connection.try_get(USAGE_PATH, "node metrics", {"limit": 1})
-    except (EbbtideError, Refused):
+    except (EbbtideError, ApiError):
         if needed:
             says = "there is neither metrics-server nor Prometheus: CPU is unknown, and nothing is removed"
             return Finding(False, says, "install metrics-server, or set metrics.prometheus_url")

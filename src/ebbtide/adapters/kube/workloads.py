@@ -33,9 +33,9 @@ from ebbtide import typed
 from ebbtide.adapters.kube.connection import (
     APPLY,
     MERGE_PATCH,
+    ApiError,
     Call,
     Connection,
-    Refused,
     Resource,
     read_list,
 )
@@ -71,7 +71,7 @@ class Template(Struct, frozen=True):
     spec: PodSpec = PodSpec()
 
 
-class WorkloadSpec(Struct, frozen=True):
+class WireWorkloadSpec(Struct, frozen=True):
     replicas: int = 1
     template: Template = Template()
 
@@ -83,7 +83,7 @@ class WorkloadStatus(Struct, frozen=True):
 
 class WireWorkload(Struct, frozen=True):
     metadata: WorkloadMeta
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: WireWorkloadSpec = WireWorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
 
@@ -228,7 +228,7 @@ class KubeWorkloads:
     def _look(self, ref: WorkloadRef) -> WireWorkload:
         try:
             return _decoded(self._connection.try_get(path_of(ref), str(ref)), WireWorkload, ref)
-        except Refused as refused:
+        except ApiError as refused:
             if refused.not_found:
                 raise NotFound(f"there is no {ref}") from refused
             raise self._connection.refused_reading(refused, str(ref)) from refused
@@ -252,7 +252,7 @@ class KubeWorkloads:
         call = Call("PATCH", f"{path_of(ref)}/scale{query}", f"scale {ref}", body, content_type)
         try:
             answer = self._connection.try_act(call)
-        except Refused as refused:
+        except ApiError as refused:
             if refused.conflict:
                 says = f"{ref} changed since it was looked at: nothing was done to it"
                 raise Conflict(says) from refused

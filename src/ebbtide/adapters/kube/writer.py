@@ -24,9 +24,9 @@ from ebbtide.adapters.kube.connection import (
     MERGE_PATCH,
     SERVER_ERROR,
     TOO_MANY,
+    ApiError,
     Call,
     Connection,
-    Refused,
 )
 from ebbtide.adapters.kube.events import Events, Subject
 from ebbtide.adapters.kube.objects import read_owner
@@ -242,7 +242,7 @@ class Actor:
         call = Call("DELETE", path, f"delete node {effect.node_name}", _only(effect.node_uid))
         try:
             self._connection.try_act(call)
-        except Refused as refused:
+        except ApiError as refused:
             if refused.conflict and self._uid_at(path, "the node") != effect.node_uid:
                 return  # another node of that name: what was asked for is gone
             if not refused.not_found:
@@ -258,7 +258,7 @@ class Actor:
         call = Call("DELETE", K3S_PASSWORD.format(quote(node_name)), "forget the node password")
         try:
             self._connection.try_act(call)
-        except Refused as refused:
+        except ApiError as refused:
             if not refused.not_found and refused.code != FORBIDDEN:
                 raise self._connection.refused_acting(refused, call.what) from refused
 
@@ -270,7 +270,7 @@ class Actor:
                 return None
             try:
                 body = self._connection.try_act(Call("PATCH", path, what, patch, MERGE_PATCH))
-            except Refused as refused:
+            except ApiError as refused:
                 if refused.conflict or refused.not_found:
                     continue
                 raise self._connection.refused_acting(refused, what) from refused
@@ -280,7 +280,7 @@ class Actor:
     def _read_node(self, path: str, what: str) -> WireNode | None:
         try:
             return _decoded(self._look(path, what), WireNode, what)
-        except Refused as refused:
+        except ApiError as refused:
             if refused.not_found:
                 return None
             raise self._connection.refused_acting(refused, what) from refused
@@ -300,7 +300,7 @@ class Actor:
             return
         try:
             self._connection.try_act(Call("POST", f"{path}/eviction", what, body))
-        except Refused as refused:
+        except ApiError as refused:
             if refused.not_found:
                 return
             if refused.conflict and self._uid_at(path, what) != effect.uid:
@@ -311,7 +311,7 @@ class Actor:
         """Empty where there is none."""
         try:
             return _decoded(self._look(path, what), Named, what).metadata.uid
-        except Refused as refused:
+        except ApiError as refused:
             if refused.not_found:
                 return ""
             raise self._connection.refused_acting(refused, what) from refused
@@ -330,7 +330,7 @@ def _there(node: WireNode | None, effect: SoftTaint | Cordon) -> WireNode:
     return node
 
 
-def _not_evicted(refused: Refused, what: str, connection: Connection) -> EbbtideError:
+def _not_evicted(refused: ApiError, what: str, connection: Connection) -> EbbtideError:
     status = refused.status
     if refused.code == TOO_MANY and (status.caused_by(BUDGET_CAUSE) or "budget" in status.message):
         causes = [c.message for c in (status.details and status.details.causes) or () if c.message]

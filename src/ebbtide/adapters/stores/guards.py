@@ -97,7 +97,7 @@ def written(record: Record) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredLease:
     """The lease fields of an item as they are stored."""
 
     owner: str = ""
@@ -143,9 +143,9 @@ class Outwaiting:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[Held, int]] = {}
+        self._seen: dict[str, tuple[StoredLease, int]] = {}
 
-    def is_over(self, name: str, held: Held, now: int) -> bool:
+    def is_over(self, name: str, held: StoredLease, now: int) -> bool:
         # Crash table: wrong-clock.
         if not _too_far(held, now):
             self._seen.pop(name, None)
@@ -157,11 +157,11 @@ class Outwaiting:
         return now - since > LONGEST_LEASE_SECONDS
 
 
-def _too_far(held: Held, now: int) -> bool:
+def _too_far(held: StoredLease, now: int) -> bool:
     return held.until > now + LONGEST_LEASE_SECONDS
 
 
-def held_by_another(name: str, held: Held, now: int) -> LeaseLost:
+def held_by_another(name: str, held: StoredLease, now: int) -> LeaseLost:
     if not held.owner:
         return LeaseLost(f"the lease {name!r} is taken and given back by others again and again: try again")
     says = f"the lease {name!r} is held by {held.owner} until {a_time(held.until)}"
@@ -220,7 +220,7 @@ class Attempt:
     def was_ours(self, stored: Stored) -> bool:
         return stored.nonce == self.nonce
 
-    def settle(self, stored: Stored, held: Held, now: int) -> None:
+    def settle(self, stored: Stored, held: StoredLease, now: int) -> None:
         """After the condition failed or the reply was lost: returns when our write is what is stored,
         raises when it is definite that it is not, or when nobody can tell any more."""
         if self.was_ours(stored):

@@ -76,7 +76,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Eta:
+class LearnedEta:
     seconds: int
     """Until ready, from now."""
     pods: Part
@@ -111,7 +111,7 @@ def eta(
     nodes: Sequence[NodeTime],
     now: int,
     share: float = USUAL_SHARE,
-) -> Eta:
+) -> LearnedEta:
     """Of a wake that begins now. Where `first` is not known, a node counts as needed if most wakes needed
     one."""
     pods = _quantile([one.seconds - one.node_seconds for one in wakes], share, Learned.WAKES)
@@ -119,14 +119,14 @@ def eta(
     with_node = [one.node_seconds for one in wakes if one.node_seconds > 0]
     needed = first.need is not NodeNeed.NONE if first is not None else 2 * len(with_node) > len(wakes)
     if not needed:
-        return Eta(max(1, ceil(pods.seconds)), pods, None, first)
+        return LearnedEta(max(1, ceil(pods.seconds)), pods, None, first)
     node = _node_part(with_node, first, nodes, share)
     if first is not None and first.need is NodeNeed.COMING:
         node = replace(node, seconds=max(1.0, node.seconds - max(0, now - first.since)))
-    return Eta(max(1, ceil(pods.seconds + node.seconds)), pods, node, first)
+    return LearnedEta(max(1, ceil(pods.seconds + node.seconds)), pods, node, first)
 
 
-def remaining(whole: Eta, elapsed_seconds: float) -> Eta:
+def remaining(whole: LearnedEta, elapsed_seconds: float) -> LearnedEta:
     """Of a wake that began so long ago. One that takes longer than expected is said to: a guess that is
     moved along is never true."""
     if elapsed_seconds <= 0:

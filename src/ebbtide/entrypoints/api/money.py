@@ -14,7 +14,7 @@ from pydantic import Field
 from ebbtide.core.consolidation.evaluate import evaluate
 from ebbtide.core.prices import CostPoint, cost_point, paid
 from ebbtide.engine.notes import read_points
-from ebbtide.entrypoints.api.guard import Needs
+from ebbtide.entrypoints.api.guard import NeedsScope
 from ebbtide.entrypoints.api.site import Origin, Scope, Site
 from ebbtide.entrypoints.api.views import total_of
 from ebbtide.entrypoints.views.schemas import Shape
@@ -157,7 +157,7 @@ class LastBacktestShape(Shape):
     backtest: BacktestShape | None = Field(description="Null until one is published.")
 
 
-READ = [Depends(Needs(Scope.READ))]
+READ = [Depends(NeedsScope(Scope.READ))]
 DAY_SECONDS = 86400
 MOST_POINTS = 2000
 

@@ -241,7 +241,7 @@ def budget_of(keys: WorkloadKeys, spec: WorkloadSpec) -> tuple[BudgetSpec, ...]:
 
 def _scheduling(keys: WorkloadKeys) -> pods.Scheduling:
     own = pods.LabelSelector(
-        (pods.Requirement("app", pods.Operator.IN, ({"app": keys.name, **keys.labels}["app"],)),)
+        (pods.Requirement("app", pods.SelectorOperator.IN, ({"app": keys.name, **keys.labels}["app"],)),)
     )
     return pods.Scheduling(
         node_selector=tuple(sorted(keys.node_selector.items())),
