@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import product
 
 from ebbtide.model.idle import Phase, Remembered, WakeReason
-from ebbtide.model.policy import Rule, Signal, SignalKind, SignalOperator
+from ebbtide.model.policy import Operator, Rule, Signal, SignalKind
 from tests.builders import NOW
 from tests.oracle import zero
 from tests.oracle.drawing import Source
@@ -182,9 +182,7 @@ class Ruled:
 
 
 RULES = tuple(
-    product(
-        [each.value for each in SignalOperator], (1.0, 2.0, 3.0), (0, 60, 120, 600), (1, 2, 5, -1, -2, -5)
-    )
+    product([each.value for each in Operator], (1.0, 2.0, 3.0), (0, 60, 120, 600), (1, 2, 5, -1, -2, -5))
 )
 
 
@@ -206,7 +204,7 @@ def ruled(source: Source) -> Ruled:
 def compare_ruled(case: Ruled, report: Report) -> None:
     report.cases["rules"] += 1
     rules = tuple(
-        Rule(QUERY, SignalOperator(operator), threshold, duration, by)
+        Rule(QUERY, Operator(operator), threshold, duration, by)
         for operator, threshold, duration, by in case.rules
     )
     policy = make_policy(

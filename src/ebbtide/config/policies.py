@@ -20,7 +20,7 @@ from ebbtide.config.scale_to_zero import PolicyGateKeys, gate_keys_of
 from ebbtide.config.section import Section
 from ebbtide.core.schedule import check_cron, check_zone
 from ebbtide.model.pod import WorkloadKind, WorkloadRef
-from ebbtide.model.policy import Policy, Rule, Schedule, Signal, SignalKind, SignalOperator, Target
+from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target
 
 NAME = r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$"
 KUBE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
@@ -100,7 +100,7 @@ class TargetKeys(Section):
 
 class RuleKeys(Section):
     metric: str = Field(min_length=1, max_length=4000, description="A query in PromQL.")
-    operator: SignalOperator = Field(strict=False, description="gt, lt, gte, lte or eq.")
+    operator: Operator = Field(strict=False, description="gt, lt, gte, lte or eq.")
     threshold: Finite = Field(description="What the metric is compared with.")
     duration_seconds: int = Field(0, ge=0, le=YEAR_SECONDS, description="How long it must be true.")
     scale_by: int = Field(

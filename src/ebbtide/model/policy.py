@@ -151,7 +151,7 @@ class Target:
         return f"pool {self.pool}" if self.pool else ", ".join(str(each) for each in self.workloads)
 
 
-class SignalOperator(StrEnum):
+class Operator(StrEnum):
     GT = "gt"
     LT = "lt"
     GTE = "gte"
@@ -165,7 +165,7 @@ class Rule:
 
     metric: str
     """PromQL."""
-    operator: SignalOperator
+    operator: Operator
     threshold: float
     duration_seconds: int = 0
     scale_by: int = 1

@@ -18,7 +18,7 @@ from ebbtide.model.idle import (
     WakeTime,
 )
 from ebbtide.model.pod import WorkloadKind, WorkloadRef
-from ebbtide.model.policy import Policy, Rule, Schedule, Signal, SignalKind, SignalOperator, Target
+from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target
 
 AT = 1_730_000_300
 WEB = WorkloadRef(WorkloadKind.DEPLOYMENT, "shop", "web")
@@ -48,8 +48,8 @@ FULL_POLICY = Policy(
     scale_to_zero=True,
     enabled=False,
     rules=(
-        Rule('avg(rate(http_requests_total{job="web"}[5m]))', SignalOperator.GTE, 0.1, 60, 2),
-        Rule("up", SignalOperator.EQ, -1e-9, 0, -1),
+        Rule('avg(rate(http_requests_total{job="web"}[5m]))', Operator.GTE, 0.1, 60, 2),
+        Rule("up", Operator.EQ, -1e-9, 0, -1),
     ),
     schedules=(
         Schedule("0 8 * * 1-5", "Europe/Berlin", 2, ("2026-12-25", "2027-01-01")),

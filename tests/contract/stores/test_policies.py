@@ -9,7 +9,7 @@ import pytest
 
 from ebbtide.errors import Conflict, NameTaken, Usage
 from ebbtide.model.idle import IdleState
-from ebbtide.model.policy import Policy, Rule, SignalOperator
+from ebbtide.model.policy import Operator, Policy, Rule
 from ebbtide.ports import PolicyStore, Store
 from tests.contract.stores.examples import make_entry
 from tests.contract.stores.lab import START, StoreLab, policies_of
@@ -147,7 +147,7 @@ def test_as_many_entries_as_one_write_takes(policies: PolicyStore, store: Store)
         (replace(make_policy(), name="n" * 254), "1 to 253 printable"),
         (replace(make_policy(), name="a\0b"), "1 to 253 printable"),
         (replace(make_policy(), max_replicas=2**31), "max_replicas of policy 'policy-001' is too large"),
-        (replace(make_policy(), rules=(Rule("x", SignalOperator.GT, float("inf")),)), "not finite"),
+        (replace(make_policy(), rules=(Rule("x", Operator.GT, float("inf")),)), "not finite"),
         (replace(make_policy(), hourly_cost=Decimal("NaN")), "not finite"),
     ],
 )

@@ -18,7 +18,7 @@ from ebbtide.engine.scale_to_zero.policy_machine import PolicyMachine
 from ebbtide.model.effect import OutcomeKind, Restore, SetReplicas, ToZero, WorkloadOutcome
 from ebbtide.model.idle import IdleState, Phase, Remembered, WakeReason
 from ebbtide.model.log import LogKind
-from ebbtide.model.policy import Policy, Rule, Schedule, SignalOperator, Target
+from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Target
 from ebbtide.model.snapshot import Reading
 from tests.builders import NOW, make_settings
 from tests.policy_harness import (
@@ -141,14 +141,14 @@ def test_a_number_leaves_alone_what_an_autoscaler_scales() -> None:
 
 
 def test_the_rules_of_what_sleeps_keep_no_timers() -> None:
-    rule = Rule("queue", SignalOperator.GT, 10, duration_seconds=0, scale_by=2)
+    rule = Rule("queue", Operator.GT, 10, duration_seconds=0, scale_by=2)
     asleep = make_state(Phase.ZERO, stretch_since=NOW)
     step = machine.advance(asleep, seen(make_policy(rules=(rule,)), ActivityLook(QUIET, (ASLEEP,))), NOW)
     assert (step.state, step.effects) == (asleep, ())
 
 
 def test_a_rule_that_moves_while_a_schedule_waits_does_not_answer_the_schedule() -> None:
-    rule = Rule("queue", SignalOperator.GT, 10, duration_seconds=0, scale_by=2)
+    rule = Rule("queue", Operator.GT, 10, duration_seconds=0, scale_by=2)
     policy = make_policy(rules=(rule,))
     kept_up = make_state(keep_up_until=NOW + 3600)
     observed = seen(policy, ActivityLook(BUSY, (WEB,)), due=Due(NOW - 60, NIGHT), rule=rule)

@@ -22,13 +22,13 @@ from ebbtide.core.scale_to_zero.rules import (
     with_base,
 )
 from ebbtide.model.idle import NO_WHY, IdleState, PolicyCause, Priced, Rate, Remembered, RuleTimer
-from ebbtide.model.policy import Policy, Rule, Schedule, SignalOperator
+from ebbtide.model.policy import Operator, Policy, Rule, Schedule
 from ebbtide.model.snapshot import Reading
 from tests.builders import NOW
 from tests.policy_harness import make_policy, make_ref, make_state, make_workload
 
-UP = Rule("queue", SignalOperator.GT, 10, duration_seconds=120, scale_by=2)
-DOWN = Rule("queue", SignalOperator.LTE, 1, duration_seconds=60, scale_by=-1)
+UP = Rule("queue", Operator.GT, 10, duration_seconds=120, scale_by=2)
+DOWN = Rule("queue", Operator.LTE, 1, duration_seconds=60, scale_by=-1)
 MONDAY_8 = 1_704_700_800
 """2024-01-08 08:00 UTC."""
 HOUR = 3600
@@ -45,14 +45,12 @@ def timers(policy: Policy, state: IdleState, value: float | None, now: int = NOW
 @pytest.mark.parametrize(
     ("operator", "value", "holds_so"),
     [
-        (SignalOperator.GT, 10.0, False), (SignalOperator.GT, 10.1, True), (SignalOperator.LT, 10.0, False),
-        (SignalOperator.LT, 9.9, True), (SignalOperator.GTE, 10.0, True), (SignalOperator.LTE, 10.0, True),
-        (SignalOperator.EQ, 10.0, True), (SignalOperator.EQ, 9.0, False), (SignalOperator.GTE, None, False),
+        (Operator.GT, 10.0, False), (Operator.GT, 10.1, True), (Operator.LT, 10.0, False),
+        (Operator.LT, 9.9, True), (Operator.GTE, 10.0, True), (Operator.LTE, 10.0, True),
+        (Operator.EQ, 10.0, True), (Operator.EQ, 9.0, False), (Operator.GTE, None, False),
     ],
 )  # fmt: skip
-def test_a_rule_holds_as_its_operator_says(
-    operator: SignalOperator, value: float | None, holds_so: bool
-) -> None:
+def test_a_rule_holds_as_its_operator_says(operator: Operator, value: float | None, holds_so: bool) -> None:
     assert holds(Rule("queue", operator, 10), Reading(value, NOW)) is holds_so
 
 
@@ -90,8 +88,8 @@ def test_a_rule_that_was_changed_begins_anew_and_a_timer_from_the_future_counts_
 
 
 def test_up_wins_over_down_and_the_strongest_counts() -> None:
-    ups = (Rule("a", SignalOperator.GT, 0, scale_by=1), Rule("a", SignalOperator.GT, 0, scale_by=3))
-    downs = (Rule("a", SignalOperator.GT, 0, scale_by=-1), Rule("a", SignalOperator.GT, 0, scale_by=-4))
+    ups = (Rule("a", Operator.GT, 0, scale_by=1), Rule("a", Operator.GT, 0, scale_by=3))
+    downs = (Rule("a", Operator.GT, 0, scale_by=-1), Rule("a", Operator.GT, 0, scale_by=-4))
     for rules, wanted in (((*downs, *ups), 3), (downs, -4)):
         policy = make_policy(rules=rules)
         held = follow(policy, make_state(), {"a": Reading(1.0, NOW)}, NOW, 300)

@@ -17,12 +17,12 @@ from ebbtide.model.idle import NO_WHY, NodeFirst, NodeNeed, Phase, PolicyCause, 
 from ebbtide.model.log import LogKind
 from ebbtide.model.pod import Workload
 from ebbtide.model.policy import (
+    Operator,
     Policy,
     Rule,
     Schedule,
     Signal,
     SignalKind,
-    SignalOperator,
     Target,
     ZeroDefaults,
 )
@@ -460,7 +460,7 @@ def test_a_wake_restores_every_member_of_a_group_that_is_half_awake() -> None:
 
 # Rules
 
-UP = Rule("queue", SignalOperator.GT, 10, duration_seconds=120, scale_by=2)
+UP = Rule("queue", Operator.GT, 10, duration_seconds=120, scale_by=2)
 
 
 def test_a_rule_scales_once_it_has_held_and_then_cools_down() -> None:

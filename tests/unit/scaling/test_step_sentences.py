@@ -16,7 +16,7 @@ from ebbtide.core.scale_to_zero.rules import scale_for
 from ebbtide.core.scale_to_zero.wake import guard, may_not_release, may_not_take_over, ready
 from ebbtide.model.idle import IdleState, Phase, WakeTime
 from ebbtide.model.pod import Workload
-from ebbtide.model.policy import Rule, SignalOperator
+from ebbtide.model.policy import Operator, Rule
 from ebbtide.model.snapshot import Reading
 from tests.builders import NOW
 from tests.memory_services import make_service
@@ -125,7 +125,7 @@ RULES: list[tuple[Workload, dict[str, Any], dict[str, Any], str]] = [
 def test_a_rule_says_what_it_moves_or_why_it_moves_nothing(
     seen: Workload, policy: dict[str, Any], state: dict[str, Any], says: str
 ) -> None:
-    rule = Rule("queue", SignalOperator.GT, 10, 60, 2)
+    rule = Rule("queue", Operator.GT, 10, 60, 2)
     done = scale_for(make_policy(**policy), make_state(**state), rule, [seen], None, NOW)
     assert done.why.says == says
 

@@ -33,15 +33,15 @@ from ebbtide.model.idle import (
     RuleTimer,
 )
 from ebbtide.model.pod import Workload
-from ebbtide.model.policy import Policy, Rule, Schedule, SignalOperator
+from ebbtide.model.policy import Operator, Policy, Rule, Schedule
 from ebbtide.model.snapshot import Reading
 
-COMPARE: Mapping[SignalOperator, Callable[[float, float], bool]] = {
-    SignalOperator.GT: operator.gt,
-    SignalOperator.LT: operator.lt,
-    SignalOperator.GTE: operator.ge,
-    SignalOperator.LTE: operator.le,
-    SignalOperator.EQ: operator.eq,
+COMPARE: Mapping[Operator, Callable[[float, float], bool]] = {
+    Operator.GT: operator.gt,
+    Operator.LT: operator.lt,
+    Operator.GTE: operator.ge,
+    Operator.LTE: operator.le,
+    Operator.EQ: operator.eq,
 }
 SHOWN = Decimal("0.0001")
 
