@@ -181,7 +181,7 @@ class HeldConnection(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def ask_apart(self) -> None:
-        """Its kernel asks after this client at another second than after those that came with it. Of 10,000
+        """The kernel probes this client at another second than those that came at the same time. Of 10,000
         that came together, the questions would leave in one moment, more than a network takes: what was lost
         four times in a row is taken for gone."""
         found: socket.socket | None = self.transport.get_extra_info("socket")

@@ -156,7 +156,7 @@ class Keeper:
 
     def _is_full(self, route: Route | None) -> bool:
         """What has a ready pod is held only until that has taken it: a crowd that waits for one policy must
-        not shut out those of another."""
+        not lock out those of another."""
         ready = route is not None and bool(self._house.backends.ready(route))
         room = self._limits.held + (ROOM_TO_PASS if ready else 0)
         return self.held >= room or self._files() >= self._limits.files

@@ -151,7 +151,7 @@ def uncounted_nodes(nodes: Sequence[Node], pools: Sequence[Pool]) -> Finding | N
 def _clock(connection: Connection) -> Finding:
     said = connection.last_date
     if not said:
-        return Finding(True, "the server does not tell its time")
+        return Finding(True, "the server does not send its time")
     skew = parsedate_to_datetime(said).timestamp() - time.time()
     if abs(skew) > MOST_SKEW_SECONDS:
         return Finding(False, f"our clock is {-skew:+.0f} s off the server's", "run an NTP client on both")

@@ -1,8 +1,7 @@
-"""Where a pod may run, read from its specification, once for all pods that say the same bytes.
+"""Where a pod may run, read from its specification, once for all pods with the same bytes in it.
 
-Where a pod may run, read from its specification. Every field here is either understood or named in
-`Scheduling.unsupported`: the structs refuse unknown fields, so a rule which a later Kubernetes adds makes a
-pod unmovable instead of being overlooked.
+Every field is either understood or named in `Scheduling.unsupported`: the structs refuse unknown fields, so a
+rule that a later Kubernetes adds makes a pod unmovable instead of being overlooked.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ class Attempt:
 
     def settle(self, stored: Stored, held: StoredLease, now: int) -> None:
         """After the condition failed or the reply was lost: returns when our write is what is stored,
-        raises when it is definite that it is not, or when nobody can tell any more."""
+        raises when it is definite that it is not, or when that can no longer be known."""
         if self.was_ours(stored):
             return
         if self.reply_lost and stored.rev > self.record.rev + 1:
@@ -256,7 +256,7 @@ class PolicyAttempt:
     reply_lost: bool = False
 
     def was_carried_out(self, stored: StoredPolicy, expected: int, what: str) -> bool:
-        """Whether the stored row is what this attempt wrote; `Unanswered` where nobody can tell any more."""
+        """Whether the stored row is what this attempt wrote; `Unanswered` if that can no longer be known."""
         if stored.nonce == self.nonce:
             return True
         if self.reply_lost and stored.number > expected + 1:
@@ -302,7 +302,7 @@ def version_refusal(policy_id: str, version: int, stored: StoredPolicy) -> Confl
 
 def state_refusal(state: IdleState, stored: StoredPolicy) -> Conflict:
     if not stored.number:
-        return Conflict(f"the policy {state.policy_id} has no state any more: somebody else deleted it")
+        return Conflict(f"the policy {state.policy_id} has no state: it was deleted meanwhile")
     return Conflict(
         f"the state of policy {state.policy_id} is at rev {stored.number}, not {state.rev}: "
         "somebody else wrote first"

@@ -86,7 +86,7 @@ def _scheduling(headroom: Headroom, settings: Settings, asleep: tuple[str, ...])
 
 
 def phantoms(settings: Settings, now: int) -> list[Pod]:
-    """What stands for the headroom that is wanted now, on the scratch paper of a plan only."""
+    """The pods that model the headroom wanted now. They exist only in a plan."""
     return [
         Pod(
             NAMESPACE,

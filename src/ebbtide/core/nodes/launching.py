@@ -84,7 +84,7 @@ class ChosenNode:
 
 
 class LaunchSketch:
-    """The scratch paper of one plan."""
+    """One plan while it is computed."""
 
     def __init__(
         self, placement: Placement, offers: Sequence[Offer], limits: LaunchLimits, settings: Settings

@@ -11,11 +11,11 @@
                 for a last grace                            RECLAIMED, FAILED (its pods do not end)
     TERMINATING irrevocable: a terminate may be sent     -> RECLAIMED, FAILED (handed over as a removal)
     RECLAIMED   the instance is gone                     (settled)
-    FAILED      no worker came of it                     (settled)
+    FAILED      it did not become a worker               (settled)
 
 A launch is repeated with the same key until there is a definite answer, and a different offer has a
 different key. `since` starts the join clock when the instance is first known; of a settled slot it is
-when that came to be.
+when it settled.
 
 TERMINATING is written before the cloud is asked, and READY never follows it: a runner that froze just
 before its call may still send it. A machine that joins after that is kept from taking pods, emptied of

@@ -1,15 +1,14 @@
-"""How long until a sleeping target is ready (its pods' part, and a node's part where a node must come
-first), whether it will be in use soon by its own past, and whether waking it before that pays.
+"""How long until a sleeping target is ready (its pods' part, and a node's part if a node must be launched
+first), and whether to wake it ahead of expected use.
 
 The pods' part is learned from the policy's own wakes. The node's part is learned from them too, else from the
 nodes that the same pool launched, else from those of other pools. What was never timed is a default, and is
 named as one. Each part is a quantile, the 95th percentile unless asked otherwise: 19 of 20 are faster.
 
-Whether a target that sleeps will be in use soon, by its own past, and whether waking it before pays. It was
-in use while it was neither idle nor asleep nor waking. Use is expected at a time of day at which it was used
-a week and two weeks before; with less history, on most of the last seven days. Waking it before pays where
-that would have left fewer users waiting for a wake, over the last week, than a longer keep-alive window that
-keeps it up for as long.
+A target is in use while it is neither idle nor asleep nor waking. Use is expected at a time of day at which
+it was used a week and two weeks before; with less history, on most of the last seven days. Waking it ahead
+pays if it would have left fewer users waiting for a wake, over the last week, than a longer keep-alive window
+that keeps it up for as long.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ def _asleep(
 
 def _no_reason_to_sleep(policy: Policy, state: IdleState) -> PolicyWhy:
     """Why a target that sleeps should not: the policy no longer says what put it to sleep. Nothing else would
-    wake it, since idleness is not watched any more, or no schedule is left."""
+    wake it, since idleness is no longer watched, or no schedule is left."""
     return NO_WHY if policy.enabled and _by_schedule(policy, state) else not_watched(policy)
 
 

@@ -1,5 +1,5 @@
-"""Waking a policy's target: run its machine from the wake that somebody asks for, and follow it to its end;
-and how long until it is ready. Callers who ask for the same at the same time share one answer.
+"""Waking a policy's target: run its machine from the requested wake to its end; and how long until it is
+ready. Callers who ask for the same at the same time share one answer.
 
 The write raises the wake count, so a runner that was about to scale to zero is refused; the call to the
 cluster changes each workload's version, so a call to zero that is still on its way is refused too. Only the

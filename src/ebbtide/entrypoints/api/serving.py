@@ -66,7 +66,7 @@ class Patience:
 
 def waited_for_core() -> float:
     """For how many seconds this thread could have run while other processes had the cores, or while the
-    container was beyond its limit; 0 where the system does not tell."""
+    container was beyond its limit; 0 if the system does not say."""
     try:
         return int(SCHEDULED.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
@@ -202,7 +202,7 @@ class LimitedConnection(H11Protocol):
             self._unread = None
 
     def drop(self) -> None:
-        """At once: whatever was to be sent is not sent any more."""
+        """At once: whatever is still to be sent is dropped."""
         self._leave()
         self.transport.abort()
 

@@ -83,7 +83,7 @@ class Waiting:
 
 
 def retrieve(task: asyncio.Task[Any]) -> None:
-    """An error that nobody waits for any more is not worth a warning."""
+    """An error that no caller waits for is not worth a warning."""
     if not task.cancelled():
         task.exception()
 

@@ -163,7 +163,7 @@ def _id(entry: LogEntry) -> tuple[str, str]:
 
 def pause(
     ctx: typer.Context,
-    reason: Annotated[str, typer.Option(help="Why; shown wherever a removal is refused.")] = "",
+    reason: Annotated[str, typer.Option(help="Why. Shown with every removal that is refused.")] = "",
     config: ConfigPath = None,
 ) -> None:
     """Stop all removals. Launches continue, and so do removals that can no longer be undone."""

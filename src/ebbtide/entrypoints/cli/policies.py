@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 
 class Unasked:
-    """Stands for the cluster in commands that only need the store, and tells nobody: the command itself says
-    what was done."""
+    """Replaces the cluster in commands that only need the store, and writes no Events: the command itself
+    says what was done."""
 
     def read(self, ref: WorkloadRef) -> Workload:
         raise Retryable(f"{ref} is not looked at by this command")

@@ -1,4 +1,4 @@
-"""`ebbtide simulate`: a story file or a scenario with the real engine, and what came of it; and `ebbtide
+"""`ebbtide simulate`: play a story file or a scenario with the real engine; and `ebbtide
 record`: what was asked of a cluster, as one file that plays as a story.
 """
 

@@ -222,7 +222,7 @@ def server_notes(annotations: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def with_players(pod: Pod, players: int | None) -> Pod:
-    """The pod as it is read once its server says so; None: it does not mention players any more."""
+    """The pod as it is read once its server says so; None: it no longer mentions players."""
     notes = {key: value for key, value in pod.annotations if key != game_servers.PLAYERS}
     if players is not None:
         notes[game_servers.PLAYERS] = str(players)
