@@ -70,7 +70,7 @@ class Scene:
 
 @dataclass
 class Others:
-    """Requests to a policy that is awake, one after the other while something else goes on."""
+    """Requests to a policy that is awake, one after the other under another load."""
 
     port: int
     asked: int = 0

@@ -123,7 +123,7 @@ def test_a_simulated_cluster_begins_with_the_workers_that_the_pools_ask_for() ->
     assert all(node.ready for node in workers)
 
 
-def test_the_switch_is_written_beside_a_running_operation() -> None:
+def test_the_switch_is_written_next_to_a_running_operation() -> None:
     store = MemoryStore(SystemClock(), "cluster")
     store.write(replace(store.load(), **lanes(DRAIN)), None)
     with_switch(store, paused=True, reason="upgrade")
@@ -233,7 +233,7 @@ def test_a_consolidation_is_described_with_its_nodes_and_moves() -> None:
     assert "move default/web-1 from node-1 to k-0" in lines
 
 
-def test_a_decision_is_told_with_its_checks_and_the_nodes_passed_over() -> None:
+def test_a_decision_is_told_with_its_checks_and_the_nodes_skipped() -> None:
     check = Check("CPU low", False, "CPU 0.41 is not below 0.30")
     verdict = Verdict(Action.SCALE_DOWN, (check,), (Refusal("node-2", "it holds a bare pod"),))
     removal = Removal("i-1", "node-1", zone="a", pool="p")

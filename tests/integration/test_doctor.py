@@ -130,7 +130,7 @@ def vector(*samples: str) -> str:
     return f'{{"status":"success","data":{{"resultType":"vector","result":[{result}]}}}}'
 
 
-def test_prometheus_is_asked_and_says_how_old_its_figures_are() -> None:
+def test_prometheus_is_asked_and_says_how_old_its_numbers_are() -> None:
     stamp = time.time() - 20
     own = "metrics: {prometheus_url: 'http://127.0.0.1:PORT', query: cpu}\n"
     with http_server(lambda path: (200, vector(f'{{"metric":{{}},"value":[{stamp},"0.2"]}}'))) as port:
@@ -150,7 +150,7 @@ def test_prometheus_is_asked_and_says_how_old_its_figures_are() -> None:
     assert examine_metrics(config_of(), ["w1"]) is None
 
 
-def test_figures_that_are_too_old_are_wrong() -> None:
+def test_numbers_that_are_too_old_are_wrong() -> None:
     stamp = time.time() - 4000
     with http_server(lambda path: (200, vector(f'{{"metric":{{}},"value":[{stamp},"0.2"]}}'))) as port:
         own = f"metrics: {{prometheus_url: 'http://127.0.0.1:{port}', query: cpu}}\n"

@@ -82,7 +82,7 @@ def test_a_refusal_of_the_planner_is_the_reason() -> None:
     assert cooling.consolidation is not None
 
 
-def test_nothing_is_begun_while_an_operation_is_under_way() -> None:
+def test_nothing_is_begun_while_an_operation_is_in_progress() -> None:
     question = Question(loaded(), make_record(operation=make_scale_up()), SETTINGS, NOW, "op")
     checks = list(consolidate(question, Answer()))
     assert next(check.name for check in checks if not check.passed) == "no operation in progress"
@@ -177,7 +177,7 @@ def test_while_a_node_is_leaving_no_other_plan_is_made_and_no_other_node_removed
     assert values_of(down.failed) == ("nothing leaves", False, 1, 0, "a1")
 
 
-def test_checks_that_failed_leave_nothing_to_do_for_whoever_asks_on() -> None:
+def test_after_a_failed_check_there_is_nothing_left_to_do() -> None:
     question = Question(loaded(), make_record(last_consolidation_at=NOW), SETTINGS, NOW, "op")
     answer = Answer()
     assert not all(check.passed for check in consolidate(question, answer))

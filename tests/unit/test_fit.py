@@ -42,12 +42,12 @@ def test_a_pod_fits_where_exactly_enough_is_free() -> None:
     assert why_not(make_pod(cpu_milli=1500), make_node(), make_pod("other", cpu_milli=2500)) is None
 
 
-def test_a_pod_that_asks_for_more_cpu_than_is_free_is_told_both_figures() -> None:
+def test_a_pod_that_asks_for_more_cpu_than_is_free_is_told_both_numbers() -> None:
     reason = why_not(make_pod(cpu_milli=1501), make_node(), make_pod("other", cpu_milli=2500))
     assert reason == Misfit(FitCause.CPU, 1501, 1500)
 
 
-def test_a_pod_that_asks_for_more_memory_than_is_free_is_told_both_figures() -> None:
+def test_a_pod_that_asks_for_more_memory_than_is_free_is_told_both_numbers() -> None:
     assert why_not(make_pod(memory_mib=9000), make_node()) == Misfit(FitCause.MEMORY, 9000, 8192)
 
 

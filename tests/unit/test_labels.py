@@ -44,7 +44,7 @@ def test_gt_and_lt_compare_as_numbers_and_strictly() -> None:
 @pytest.mark.parametrize(
     ("key", "values"), [("zone", ("1",)), ("tier", ("1",)), ("cores", ("many",)), ("cores", ())]
 )
-def test_a_comparison_of_what_is_no_number_does_not_hold(
+def test_a_comparison_of_what_is_not_a_number_does_not_hold(
     operator: SelectorOperator, key: str, values: tuple[str, ...]
 ) -> None:
     assert not asks(key, operator, *values)

@@ -164,7 +164,7 @@ def test_our_own_cordon_and_that_of_the_same_consolidation_do_not_stand_in_the_w
     assert chosen(make_snapshot((node, *NODES[1:])), record_of("a1"))[0] == ["a1"]
 
 
-def test_a_node_that_left_or_runs_on_another_instance_is_passed_over() -> None:
+def test_a_node_that_left_or_runs_on_another_instance_is_skipped() -> None:
     assert chosen(make_snapshot(NODES[1:]), record_of("a1")) == ([], {"a1": (NodeCause.CHANGED, "")})
     other = make_snapshot(NODES, instances=[make_instance("i-zz", provider_id="sim://i-a1")])
     assert chosen(other, record_of("a1")) == ([], {"a1": (NodeCause.CHANGED, "")})
@@ -181,7 +181,7 @@ def test_only_nodes_of_one_consolidation_go_together() -> None:
     assert chosen(make_snapshot(NODES), record) == (["a1"], {})
 
 
-def test_nothing_goes_while_pods_wait_or_a_notice_is_answered() -> None:
+def test_nothing_goes_while_pods_are_pending_or_a_notice_is_answered() -> None:
     def failed(snapshot: Snapshot, record: Record) -> list[str]:
         return [check.name for check in stable(snapshot, record, SETTINGS) if not check.passed]
 

@@ -1,4 +1,4 @@
-"""Our own figures: counted by what the engine did, gone with the lease, and well or not in two answers."""
+"""Our own metrics: counted by what the engine did, gone with the lease, and well or not in two answers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_unfit_nodes_are_counted_by_reason_until_they_are_replaced() -> None:
     assert watched.value("ebbtide_decisions_total", action="replace") == 1
 
 
-def test_whoever_stands_by_tells_no_old_news() -> None:
+def test_a_runner_that_stands_by_exports_no_old_values() -> None:
     watched = Watched(min_workers=3)
     watched.tick()
     watched.small.store.acquire(CLUSTER_LEASE, "other", 3000)

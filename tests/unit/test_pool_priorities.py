@@ -67,7 +67,7 @@ def test_a_pool_that_is_full_leaves_the_rest_to_the_next() -> None:
     assert launched(3, CHEAP, by_memory) == ["cheap/a/on-demand"] * 2 + ["reserved/a/on-demand"]
 
 
-def test_a_pool_of_more_weight_without_capacity_is_passed_over() -> None:
+def test_a_pool_of_more_weight_without_capacity_is_skipped() -> None:
     resting = make_record(offer_rests=(CapacityBackoff("a/on-demand/r", NOW + 60),))
     assert launched(1, CHEAP, RESERVED, record=resting) == ["cheap/a/on-demand"]
     assert launched(1, RESERVED, record=resting) == ["reserved/a/on-demand"]

@@ -206,7 +206,7 @@ class Record:
     """What was asked for over `settled_sec`, the oldest first."""
 
     last_consolidation_at: int = 0
-    """When the last consolidation began, whatever became of it: its cooldown counts from then."""
+    """When the last consolidation began, however it ended: its cooldown counts from then."""
     consolidations_in_vain: int = 0
     """How many were begun since one that reached its end; counted as they begin, so a crash can only
     make it wait longer."""

@@ -119,7 +119,7 @@ def test_what_was_kept_for_a_body_that_never_became_whole_is_given_back(live: Li
 
 
 def test_half_bodies_in_every_place_take_no_more_than_the_limit(live: Live) -> None:
-    """Over a real socket: the connection of whoever is refused is closed, and with it goes what it sent."""
+    """Over a real socket: a refused connection is closed, with what it sent."""
     app = make_app(make_site(live, hosts=("127.0.0.1",), max_body_bytes=256 * 1024))
     long = 250_000
     path = b"/api/v1/scaling/webhooks/wake"  # not counted before its signature, which needs the whole body

@@ -48,7 +48,7 @@ MEASURED: list[str] = []
 
 @dataclass(frozen=True)
 class Proxy:
-    """kube-proxy, played: an endpoint of the Service, whoever's slice it is in."""
+    """A stand-in for kube-proxy: an endpoint of the Service, from any of its slices."""
 
     kube: SharedKube
     backend: Mapping[str, int]

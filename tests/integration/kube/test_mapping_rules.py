@@ -15,7 +15,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 MATCH_WEB = {"matchLabels": {"app": "web"}}
 
 
-def test_hard_rules_are_read_and_soft_ones_passed_over() -> None:
+def test_hard_rules_are_read_and_soft_ones_skipped() -> None:
     soft = {"weight": 1, "preference": {}}
     affinity = {
         "nodeAffinity": {

@@ -76,7 +76,7 @@ def test_the_average_is_over_the_cpus_of_the_workers_asked_for_alone(prometheus:
 def test_row_27_one_node_of_four_without_a_fresh_sample_leaves_the_average_of_the_others(
     prometheus: Both, bad: str
 ) -> None:
-    """It has no such series, says what is no number, stopped minutes ago, or is unknown to Prometheus."""
+    """It has no such series, says what is not a number, stopped minutes ago, or is unknown to Prometheus."""
     _, url = prometheus
     eventually(
         lambda: abs((read(url, [*OK, bad]).value or 0) - 0.325) < 0.02, 30, "the average of the others"
@@ -95,7 +95,7 @@ def test_row_27_more_than_a_third_without_a_fresh_sample_is_unknown_and_says_whi
     assert_no_removal(read(url, ["z1", "z2"]), "2 of 2 Ready workers have no sample")
 
 
-def test_a_query_of_the_users_own_may_give_one_figure_or_one_for_each_node(prometheus: Both) -> None:
+def test_a_query_of_the_users_own_may_give_one_number_or_one_for_each_node(prometheus: Both) -> None:
     _, url = prometheus
     for query, expected in (
         ("vector(0.25)", 0.25),

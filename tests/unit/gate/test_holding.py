@@ -173,7 +173,7 @@ def test_over_the_limits_a_connection_is_refused_at_once_and_the_others_stay() -
     run(story())
 
 
-def test_a_pod_that_does_not_answer_is_passed_over() -> None:
+def test_a_pod_that_does_not_answer_is_skipped() -> None:
     async def story() -> None:
         async with gate_house() as gate, served(echo) as pod:
             reader, writer = await gate.connect()

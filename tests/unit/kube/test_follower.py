@@ -61,7 +61,7 @@ def names_of(follower: Follower[Any, Any]) -> list[str]:
     return sorted(item.name for item in follower.items())
 
 
-def test_a_watch_goes_on_from_its_list_with_bookmarks_and_an_end(
+def test_a_watch_continues_from_its_list_with_bookmarks_and_an_end(
     nodes: Nodes, follower: Follower[Any, Any]
 ) -> None:
     follower._list()
@@ -76,7 +76,7 @@ def test_a_watch_goes_on_from_its_list_with_bookmarks_and_an_end(
     assert nodes.queries[0]["labelSelector"] == ONLY["labelSelector"]
 
 
-def test_changes_are_taken_in_order_and_the_next_watch_goes_on_after_them(
+def test_changes_are_taken_in_order_and_the_next_watch_continues_after_them(
     nodes: Nodes, follower: Follower[Any, Any]
 ) -> None:
     follower._list()

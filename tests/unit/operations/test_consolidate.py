@@ -228,7 +228,7 @@ def test_nothing_is_evicted_while_many_nodes_are_not_ready() -> None:
     assert waits.startswith("5 of 8 workers are not ready")
 
 
-def test_nothing_is_evicted_while_a_pod_waits() -> None:
+def test_nothing_is_evicted_while_a_pod_is_pending() -> None:
     (pod,) = pods_of("web")
     operation = planned(pod)
     waiting = make_pod("other", phase=PodPhase.PENDING, ready=False)

@@ -99,7 +99,7 @@ def test_another_offer_than_the_planned_one_is_not_taken() -> None:
     assert stopped(after, seen(pod, source=PLAIN_SOURCE)).abort_cause is AbortCause.NO_NODE
 
 
-def test_a_launch_under_way_is_followed_to_its_end_after_the_abort() -> None:
+def test_a_launch_in_progress_is_followed_to_its_end_after_the_abort() -> None:
     (pod,) = pods_of("web")
     slot = make_slot("op-0", state=SlotState.LAUNCHING)
     operation = make_consolidate([make_source("a1")], [make_move(pod)], slots=(slot,))
@@ -233,7 +233,8 @@ def test_players_that_came_meanwhile_stop_it() -> None:
 
 
 def test_time_that_no_runner_saw_counts_for_no_timeout() -> None:
-    """Whoever takes over gives a pod its time again; where it is not ready even then, that is the end."""
+    """The runner that takes over gives a pod its time again; where it is not ready even then, that is the
+    end."""
     pod, second = pods_of("web", "two")
     taken_over = NOW + 5 * LONG
     operation = replace(planned(pod), moves=(evicting(pod), make_move(second)), watched_since=taken_over)

@@ -65,7 +65,7 @@ def test_rules_of_http_are_written_back_as_they_were_read(gate: dict[str, Any]) 
 
 
 def test_a_policy_of_an_older_version_is_still_read() -> None:
-    """Its gate knows nothing of HTTP."""
+    """Its gate does not know HTTP."""
     body = (
         '{"id":"00000000-0000-4000-8000-000000000001","name":"web","target":{"workloads":[],"pool":"p"},'
         '"gate":{"services":[{"namespace":"default","name":"web"}],"protocol":"tcp","hold_seconds":null,'

@@ -46,7 +46,7 @@ def test_a_busy_target_stays_active_without_a_write() -> None:
     assert step(busy, seen(1.0)) == IdleStep(busy)
 
 
-def test_activity_that_goes_on_is_written_from_time_to_time() -> None:
+def test_activity_that_continues_is_written_from_time_to_time() -> None:
     after = step(make_state(Phase.ACTIVE, last_activity_at=NOW - 900), seen(1.0)).state
     assert after.last_activity_at == NOW
 
@@ -59,7 +59,7 @@ def test_activity_ends_idleness_and_the_idle_time_is_in_the_ledger() -> None:
     assert (stretch.phase, stretch.since, stretch.until) == (Phase.IDLE, NOW - 3600, NOW)
 
 
-def test_an_unknown_signal_starts_the_idle_clock_anew_and_its_time_is_not_idle() -> None:
+def test_an_unknown_signal_starts_the_idle_clock_again_and_its_time_is_not_idle() -> None:
     done = step(make_state(Phase.IDLE, checked_at=NOW - 90), seen(None))
     assert (done.state.phase, done.state.idle_since) == (Phase.ACTIVE, None)
     assert done.state.left_alone_cause is PolicyCause.SIGNAL_UNKNOWN
@@ -183,14 +183,14 @@ def test_a_new_policy_and_one_that_just_woke_have_their_grace() -> None:
     assert step(replace(idle, last_wake_at=NOW - 300), policy=at_once).wanted is NextStep.FALL
 
 
-def test_grace_is_no_time_on_top_of_threshold_and_keep_alive() -> None:
+def test_grace_is_not_time_on_top_of_threshold_and_keep_alive() -> None:
     policy = make_policy(created_at=NOW - 10)
     started = step(make_state(Phase.ACTIVE, last_wake_at=NOW - 1), policy=policy).state
     assert (started.phase, started.idle_since) == (Phase.IDLE, NOW)
 
 
 @pytest.mark.parametrize("stamp", ["created_at", "deployed_at"])
-def test_what_is_deployed_while_idle_counts_anew(stamp: str) -> None:
+def test_what_is_deployed_while_idle_counts_again(stamp: str) -> None:
     changes: dict[str, Any] = {stamp: NOW - 299}
     done = step(make_state(Phase.IDLE, idle_since=LONG_IDLE), seen(0.0, make_workload(**changes)))
     assert (done.state.phase, done.wanted) == (Phase.ACTIVE, NextStep.NOTHING)
@@ -271,7 +271,7 @@ def test_what_is_realised_is_taken_in_only_from_time_to_time() -> None:
 # Falling
 
 
-def test_falling_goes_on_where_a_runner_died() -> None:
+def test_falling_continues_where_a_runner_died() -> None:
     done = step(make_state(Phase.FALLING, remembered=(Remembered(make_ref(), 5),)))
     assert done.wanted is NextStep.FALL
     assert done.state.remembered == (Remembered(make_ref(), 2),)

@@ -2,7 +2,7 @@
 may change a node is told by the annotations that it carries.
 
 A node is changed only as it was just seen (its resource version), a pod or a node deleted only by its
-UID. What has become of a request without an answer is not guessed: that is `Unanswered`.
+UID. A request without an answer is `Unanswered`; its result is not guessed.
 
 Who may change a node, told by the annotations that it carries. Pure: the patch is sent by others. The owner
 is there while a soft taint or a cordon is ours. The fences outlive it: they hold the highest token seen from

@@ -228,7 +228,7 @@ class Attempt:
         if self.reply_lost and stored.rev > self.record.rev + 1:
             raise Unanswered(
                 f"the reply to a write of cluster {self.record.cluster!r} was lost and others have written "
-                "since: read the record again to see what became of it"
+                "since: read the record again to see whether it was written"
             )
         if self.guard is not None and not held.holds(self.guard, now):
             raise held.lost(self.guard)
@@ -262,7 +262,7 @@ class PolicyAttempt:
         if self.reply_lost and stored.number > expected + 1:
             raise Unanswered(
                 f"the reply to a write of {what} was lost and others have written since: read it again to "
-                "see what became of it"
+                "see whether it was written"
             )
         return False
 
