@@ -1,4 +1,4 @@
-"""What came of a run."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunTotals:
     memory: list[tuple[int, int]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     of_other: list[str] = field(default_factory=list)
-    """Bugs of the other version, which are known or mended by now: told, and not held against this one."""
+    """Bugs of the other version, which are known or fixed by now: told, and not counted against this one."""
 
     def add(self, other: RunTotals) -> None:
         for name, value in vars(other).items():

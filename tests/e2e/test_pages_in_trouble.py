@@ -15,6 +15,7 @@ from ebbtide.entrypoints.api.site import Scope, Token, digest_of
 from ebbtide.errors import Retryable
 from ebbtide.model.events import (
     CostNoted,
+    Event,
     OperationBegun,
     OperationKind,
     PartKind,
@@ -301,7 +302,8 @@ def test_a_notice_of_the_cloud_belongs_to_the_life_of_its_node(browser: Browser,
         Transition("op", OperationKind.SCALE_UP, PartKind.LAUNCH, name, before, after, "", "i-a1")
         for name, before, after in (("i-a1", "LAUNCHED", "JOINED"), ("a1", "DRAINING", "DRAINED"))
     )
-    for number, (subject, fact) in enumerate((("i-a1", joined), ("i-a1", notice), ("a1", drained))):
+    told: list[tuple[str, Event]] = [("i-a1", joined), ("i-a1", notice), ("a1", drained)]
+    for number, (subject, fact) in enumerate(told):
         cluster.store.append([entry_of(f"{number:08d}", NOW + number, fact, subject)])
     with serving(cluster.site()) as url, opened(browser, url) as watched:
         page = watched.page

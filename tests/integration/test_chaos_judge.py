@@ -229,7 +229,7 @@ class Cradle(Nursery):
 @pytest.mark.parametrize(
     ("version", "held", "told"), [("this", 1, 0), ("other", 0, 1)], ids=["this", "the other"]
 )
-def test_who_ends_by_itself_is_held_against_its_own_version(
+def test_who_ends_by_itself_is_counted_against_its_own_version(
     tmp_path: Path, version: str, held: int, told: int
 ) -> None:
     stand: Any = SimpleNamespace(config=tmp_path / "ebbtide.yaml")

@@ -19,14 +19,14 @@ OF_LANES = (
     ),
     Mutant(
         "pods are moved next to a launch that counts on the room",
-        "_Choice._why_not_now",
+        "_UnderusedChoice._why_not_now",
         "launching is not None and not carries_nothing(node, self._snapshot)",
         "False",
         (UNDERUSED,),
     ),
     Mutant(
         "a node that a launch still follows has two owners",
-        "_Choice._is_launched",
+        "_UnderusedChoice._is_launched",
         "instance is not None and instance.id in followed",
         "False",
         (UNDERUSED,),

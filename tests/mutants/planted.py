@@ -576,7 +576,7 @@ OF_THE_STORE = (
     ),
     Mutant(
         "the token does not grow with the holder",
-        "Held.take",
+        "StoredLease.take",
         "self.token if self.owner == owner else self.token + 1",
         "self.token",
         (
@@ -586,7 +586,7 @@ OF_THE_STORE = (
     ),
     Mutant(
         "a lease that is held can be taken",
-        "Held.is_anothers",
+        "StoredLease.is_anothers",
         "bool(self.owner) and self.owner != owner and self.until >= now",
         "False",
         (
@@ -597,7 +597,7 @@ OF_THE_STORE = (
     ),
     Mutant(
         "a lease that ran out can be renewed",
-        "Held.holds",
+        "StoredLease.holds",
         "self.is_ours(lease) and self.until >= now",
         "self.is_ours(lease)",
         ("unit:tests/contract/stores -k memory",),

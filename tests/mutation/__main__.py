@@ -28,7 +28,7 @@ PROGRESS = 50
 
 @dataclass
 class Tally:
-    """What became of the mutants of each group."""
+    """The results for the mutants of each group."""
 
     of: dict[str, Counter[Verdict]] = field(default_factory=dict)
     survivors: list[str] = field(default_factory=list)

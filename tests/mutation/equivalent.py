@@ -71,7 +71,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "there is no state without a policy; the check is there for the type of the next lines",
     ),
     Equivalent(
-        "entrypoints.api.serving.Room.leave",
+        "entrypoints.api.serving.ConnectionPlaces.leave",
         "self._taken.discard(connection); self._idle.pop(connection, None)",
         "self._idle.pop(connection, None); self._taken.discard(connection)",
         "neither of the two looks at what the other changes, and nothing can come in between",
@@ -171,7 +171,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "ock could tell",
     ),
     Equivalent(
-        "entrypoints.api.serving.Connection._part_now",
+        "entrypoints.api.serving.LimitedConnection._part_now",
         "return 'head'",
         "return None",
         "whatever is neither a body nor an answer has the time limit of a head",

@@ -83,7 +83,7 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not report.passed:
-            self._failed.add(report.nodeid)  # it says nothing of a mutant
+            self._failed.add(report.nodeid)  # it says nothing about a mutant
 
     def _found(self) -> dict[str, Any]:
         lines: dict[str, dict[str, list[int]]] = {name: {} for name in self._seconds}

@@ -35,7 +35,7 @@ from tests.builders import (
 )
 
 
-def test_removals_under_way_are_counted_whoever_asked_for_them() -> None:
+def test_removals_of_every_operation_in_progress_are_counted() -> None:
     record = make_record(
         operation=make_scale_down(make_removal("a1"), make_removal("a2", state=RemovalState.GONE)),
         set_aside=make_scale_down(make_removal("b1")),
@@ -44,7 +44,7 @@ def test_removals_under_way_are_counted_whoever_asked_for_them() -> None:
     assert [r.node_name for r in open_removals(record)] == ["a1", "b1", "c1"]
 
 
-def test_slots_that_may_become_a_node_are_expected_whoever_reserved_them() -> None:
+def test_slots_of_every_operation_that_may_become_a_node_are_expected() -> None:
     record = make_record(
         operation=make_scale_up(make_slot("s1"), make_slot("s2", state=SlotState.FAILED)),
         set_aside=make_scale_up(make_slot("s3", state=SlotState.RECLAIMING)),

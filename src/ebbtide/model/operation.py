@@ -310,7 +310,7 @@ class MoveState(StrEnum):
     MOVED = "MOVED"
     """Its place is taken by a pod of the same controller that is ready elsewhere."""
     LEFT = "LEFT"
-    """Not moved, and not to be moved any more."""
+    """Not moved, and no longer to be moved."""
 
 
 @dataclass(frozen=True, slots=True)

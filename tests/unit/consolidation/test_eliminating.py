@@ -17,13 +17,15 @@ from ebbtide.core.consolidation.outline import Outline, Place
 from ebbtide.core.consolidation.scene import Kind, Parcel, Scene, Site
 from ebbtide.core.nodes.fit import Neighbours
 from ebbtide.core.nodes.room import Room
-from ebbtide.model.pod import ANYWHERE, AntiAffinity, LabelSelector, Operator, Requirement, Scheduling
+from ebbtide.model.pod import ANYWHERE, AntiAffinity, LabelSelector, Requirement, Scheduling, SelectorOperator
 from tests.builders import make_node, make_pod
 
 KINDS = (Kind(100, 0, 3), Kind(0, 100, 3), Kind(100, 100, 1), Kind(200, 50, 3), Kind(100, 50, 2))
 ALONE = Scheduling(
     anti_affinity=(
-        AntiAffinity("kubernetes.io/hostname", LabelSelector((Requirement("app", Operator.IN, ("shy",)),))),
+        AntiAffinity(
+            "kubernetes.io/hostname", LabelSelector((Requirement("app", SelectorOperator.IN, ("shy",)),))
+        ),
     )
 )
 

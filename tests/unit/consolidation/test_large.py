@@ -119,7 +119,7 @@ def test_without_time_deletion_alone_is_left() -> None:
     assert plan.sources
 
 
-def test_a_cluster_of_dear_nodes_is_exchanged_as_a_whole() -> None:
+def test_a_cluster_of_expensive_nodes_is_exchanged_as_a_whole() -> None:
     nodes = [node(f"a{number}", "cpx62") for number in range(25)]
     pods = [pod(f"p{n}-{each.name}", each, *SIZES[n % 3]) for each in nodes for n in range(10)]
     plan = planned(cluster(nodes, pods), given())

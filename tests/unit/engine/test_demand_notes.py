@@ -12,7 +12,7 @@ from ebbtide.engine.notes import KEPT_STEPS, LATE_STEPS, SUBJECT, CostNotes, Dem
 from ebbtide.model.events import CostNoted
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
-from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, Demand
+from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, PoolDemand
 from ebbtide.narrate import entry_of
 from tests.builders import POOL
 from tests.unit.engine.test_cost_notes import notes as cost_notes
@@ -54,7 +54,7 @@ def read(store: MemoryStore, step: int = BASE) -> DemandNotes:
 
 def test_the_last_demand_is_the_newest_with_a_pod_in_it() -> None:
     notes = read(store_with({BASE - 3: 4, BASE - 2: 7, BASE - 1: 0}))
-    assert notes.last(POOL) == Demand(7, 700, 7)
+    assert notes.last(POOL) == PoolDemand(7, 700, 7)
     assert notes.last(OTHER) is None
 
 
@@ -102,7 +102,7 @@ def test_the_log_is_read_again_only_after_others_may_have_noted_something() -> N
     append(store, {BASE: 9})
     notes.catch_up(BASE + LATE_STEPS)
     assert store.reads > reads
-    assert notes.last(POOL) == Demand(9, 900, 9)
+    assert notes.last(POOL) == PoolDemand(9, 900, 9)
 
 
 def test_a_quarter_is_noted_once_however_often_it_is_looked_at() -> None:

@@ -13,7 +13,7 @@ from ebbtide.model.decision import Action
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.pool import Headroom
 from ebbtide.model.record import Record
-from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, Demand, ForecastSettings, Settings
+from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, ForecastSettings, PoolDemand, Settings
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from tests.builders import POOL, make_node, make_pod, make_pool, make_settings
 from tests.unit.engine.builders import Small, quick_settings
@@ -203,7 +203,7 @@ def test_a_runner_that_dies_within_a_quarter_costs_no_more_than_what_it_saw_of_i
     third = DemandNotes(store, lambda: "third")
     third.catch_up((MIDNIGHT + 900) // STEP_SECONDS)
     assert third.series(POOL, (MIDNIGHT + 900) // STEP_SECONDS).pods == (9,)
-    assert third.last(POOL) == Demand(9, 4500, 4608)
+    assert third.last(POOL) == PoolDemand(9, 4500, 4608)
 
 
 def test_a_note_is_one_of_cost_as_well() -> None:

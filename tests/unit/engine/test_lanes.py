@@ -40,7 +40,7 @@ def terminating(small: Small) -> ScaleDown:
     return make_scale_down(replace(removal, terminated=True), started_at=small.now)
 
 
-def test_a_launch_that_crashes_its_runner_is_set_aside_and_the_removal_goes_on() -> None:
+def test_a_launch_that_crashes_its_runner_is_set_aside_and_the_removal_continues() -> None:
     small = Small(settings=quick_settings(min_workers=1))
     small.put(
         launching=make_scale_up(make_slot(), started_at=small.now), removing=terminating(small), paused=True

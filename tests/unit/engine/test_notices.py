@@ -1,4 +1,4 @@
-"""Spot notices are answered at once, under a lease of their own, whoever holds the cluster's."""
+"""Spot notices are answered at once, under a lease of their own, independent of the cluster's."""
 
 from __future__ import annotations
 

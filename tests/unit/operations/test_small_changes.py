@@ -172,7 +172,7 @@ def test_a_slot_whose_own_node_is_there_is_not_kept_open_by_a_stranger() -> None
     assert (slot.state, slot.node_name, slot.reason) == (SlotState.JOINED, "a1", "")
 
 
-def test_what_a_consolidation_cannot_terminate_goes_on_as_a_removal() -> None:
+def test_what_a_consolidation_cannot_terminate_continues_as_a_removal() -> None:
     handed = replace(TERMINATING, state=SlotState.FAILED)
     operation = make_consolidate([], [], slots=(handed,))
     closed = machine.close(operation, make_situation(record=with_work(operation)))

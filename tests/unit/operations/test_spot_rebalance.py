@@ -160,7 +160,7 @@ def test_pausing_gives_the_node_back() -> None:
     assert (after.removal.state, after.removal.about) == (RemovalState.RELEASING, AbortCause.PAUSED)
 
 
-def test_a_node_is_not_kept_cordoned_for_ever_for_a_recommendation() -> None:
+def test_a_node_is_not_kept_cordoned_forever_for_a_recommendation() -> None:
     work = recommended(slot=READY, removal=make_removal(state=RemovalState.DRAINED, since=NOW - 10))
     sick: dict[str, Any] = {"worker_count": 40}
     waiting, _ = advance(work, fleet(cordoned("a1", ID)), now=LAPSE + 899, **sick)

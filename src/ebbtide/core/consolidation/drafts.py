@@ -92,7 +92,7 @@ def _free(place: tuple[Space, Size]) -> Free:
 
 
 class Layout:
-    """The scratch paper of a draft."""
+    """A draft while it is computed."""
 
     def __init__(
         self, scene: Scene, neighbours: Neighbours, floors: Floors, wanted: Sequence[Wanted] = ()

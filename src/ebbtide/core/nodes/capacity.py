@@ -40,7 +40,7 @@ def is_late(slot: Slot, settings: Settings, now: int) -> bool:
 
 
 def spares(record: Record, settings: Settings, now: int, count: int) -> int:
-    """How many more to launch next to so many, by what became of the slots that are followed now."""
+    """How many spares to launch with so many, by the state of the open slots."""
     slots = record.launching.slots if record.launching is not None else ()
     late = sum(1 for slot in slots if is_late(slot, settings, now))
     ready = sum(1 for slot in slots if slot.state is SlotState.READY)

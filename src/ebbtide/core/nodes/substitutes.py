@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from ebbtide.core.nodes.headroom import phantoms
-from ebbtide.core.nodes.launching import Launching, Limits
+from ebbtide.core.nodes.launching import LaunchLimits, LaunchSketch
 from ebbtide.core.nodes.offers import Offer, all_offers, expected_placement
 from ebbtide.core.nodes.room import residents_of
 from ebbtide.model.operation import ScaleUp, Slot
@@ -44,9 +44,9 @@ class Substitutes:
         record = replace(record, launching=replace(operation, slots=kept))
         pending = [pod for pod in snapshot.cluster.waiting_pods if pod.controller != "DaemonSet"]
         self._placement = expected_placement(snapshot, record, settings, pending)
-        nothing_new = Limits(0, 0, Counter(), Counter())
+        nothing_new = LaunchLimits(0, 0, Counter(), Counter())
         offers = all_offers(snapshot, record, settings)
-        launching = Launching(self._placement, offers, nothing_new, settings)
+        launching = LaunchSketch(self._placement, offers, nothing_new, settings)
         launching.serve(pending)
         self._unserved = [*launching.unserved, *self._missing_headroom()]
 

@@ -136,7 +136,7 @@ def _aborted(operation: ScaleDown) -> Abort:
 
 
 def _without(slot: Slot, reason: str) -> Slot:
-    """What was not asked of the cloud is not asked for any more."""
+    """Slots that were not requested from the cloud yet are dropped."""
     if slot.state is not SlotState.RESERVED:
         return slot
     return replace(slot, state=SlotState.FAILED, reason=reason, why=SlotCause.ABORTED)
@@ -147,7 +147,7 @@ def _obstacle(abort: Abort, removal: Removal) -> Obstacle:
 
 
 def _with_obstacle(abort: Abort, removal: Removal) -> str:
-    """That time ran out is no reason anybody can act on: what stood in the way is said with it (row 36)."""
+    """A timeout alone is not a reason that anyone can act on: the obstacle is named with it (row 36)."""
     return f"{abort.stop.says}: {removals.obstacle(removal)}" if abort.blamed else abort.stop.says
 
 
