@@ -60,6 +60,20 @@ OF_LANES = (
         (UNIT, "table:endless"),
     ),
     Mutant(
+        "a pool that is sold out holds up every launch",
+        "launch_backoff",
+        "_without_capacity(missed, before, latest)",
+        "()",
+        ("unit:tests/unit/test_launch_backoff.py", "story:a-pool-that-is-sold-out"),
+    ),
+    Mutant(
+        "nodes of another pool stand in for one that is sold out",
+        "without_minimum",
+        "not offers",
+        "True",
+        ("unit:tests/unit/test_launch_backoff.py",),
+    ),
+    Mutant(
         "a launch that is extended forgets the slots it had",
         "scale_up.extend",
         "operation.slots + decision.slots",
