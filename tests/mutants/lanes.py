@@ -60,6 +60,20 @@ OF_LANES = (
         (UNIT, "table:endless"),
     ),
     Mutant(
+        "a pool that is sold out holds up every launch",
+        "launch_backoff",
+        "_without_capacity(missed, before, latest)",
+        "()",
+        ("unit:tests/unit/test_launch_backoff.py", "story:a-pool-that-is-sold-out"),
+    ),
+    Mutant(
+        "nodes of another pool stand in for one that is sold out",
+        "without_minimum",
+        "not offers",
+        "True",
+        ("unit:tests/unit/test_launch_backoff.py",),
+    ),
+    Mutant(
         "a launch that is extended forgets the slots it had",
         "scale_up.extend",
         "operation.slots + decision.slots",
@@ -76,9 +90,23 @@ OF_LANES = (
     Mutant(
         "a node is drained to its end although the minimum needs it",
         "scale_down._why_abort",
-        "why_too_few(operation, situation) if operation.replaced else None",
+        "why_may_not_go(operation, situation) if operation.replaced else None",
         "None",
         ("unit:tests/unit/operations/test_yielding.py",),
+    ),
+    Mutant(
+        "a node is drained to its end although its pool is no longer configured",
+        "stopping.why_may_not_go",
+        "settings.pool_named(removal.pool) is None",
+        "False",
+        ("unit:tests/unit/operations/test_yielding.py",),
+    ),
+    Mutant(
+        "pods on nodes that take no others keep nobody away",
+        "placement_of",
+        "node.name not in left_out",
+        "node.name not in left_out and node.ready and not node.unschedulable",
+        ("unit:tests/unit/test_fit_neighbours.py",),
     ),
     Mutant(
         "a removal that the rest cannot do without is a failure",

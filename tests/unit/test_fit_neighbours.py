@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ebbtide.core.nodes.fit import Placement
-from ebbtide.core.nodes.room import room_of
+import pytest
+
+from ebbtide.core.nodes.fit import Placement, placement_of
+from ebbtide.core.nodes.room import given_back, room_of
 from ebbtide.model.pod import AntiAffinity, FitCause, Misfit, Pod, Scheduling, Spread
-from tests.builders import make_node, make_pod, make_selector
+from tests.builders import make_node, make_nodes, make_pod, make_selector, make_snapshot
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
@@ -116,3 +118,39 @@ def test_the_pods_of_a_room_that_is_opened_count_once_although_nobody_knew_their
     placement.open(room_of(make_node("b1"), [web("w3")]))
     numbers = [number for number, _ in placement.neighbours.profile(spread(ZONE)).spreads]
     assert [placement.neighbours.counts(number) for number in numbers] == [(("a", 2), ("b", 1))]
+
+
+SHUT = [{"unschedulable": True}, {"ready": False}]
+
+
+@pytest.mark.parametrize("shut", SHUT)
+def test_the_pods_of_a_node_that_takes_none_keep_others_away(shut: dict[str, bool]) -> None:
+    """As in Kubernetes: a pod that seemed to fit was pending for good, and no node was launched for it."""
+    nodes = (make_node("a1", **shut), *make_nodes("a2", "b1"))
+    placement = placement_of(make_snapshot(nodes, [web("w1", node_name="a1")]).cluster)
+    assert list(placement.rooms) == ["a2", "b1"]
+    assert [name for name, room in placement.rooms.items() if not placement.why_not(lonely(ZONE), room)] == [
+        "b1"
+    ]
+
+
+@pytest.mark.parametrize("shut", SHUT)
+def test_pods_are_spread_over_a_node_that_takes_none_as_well(shut: dict[str, bool]) -> None:
+    """`nodeTaintsPolicy: Ignore` is the default of Kubernetes."""
+    nodes = (make_node("a1"), make_node("b1", **shut))
+    placement = placement_of(make_snapshot(nodes, [web("w1", node_name="a1")]).cluster)
+    assert placement.why_not(spread(ZONE), placement.rooms["a1"]) == Misfit(FitCause.SPREAD, 2, 1, "a", 0)
+
+
+def test_a_node_that_takes_no_pods_is_still_shut_when_it_is_put_back() -> None:
+    node = make_node("a1", unschedulable=True)
+    placement = placement_of(make_snapshot((node, make_node("a2")), [web("w1", node_name="a1")]).cluster)
+    taken = placement.close("a1")
+    assert taken is not None
+    assert placement.why_not(lonely(ZONE), placement.rooms["a2"]) is None
+    placement.open(taken)
+    assert list(placement.rooms) == ["a2"]
+    assert placement.why_not(lonely(ZONE), placement.rooms["a2"]) is not None
+    placement.open(room_of(given_back(node), ()))
+    assert list(placement.rooms) == ["a2", "a1"]
+    assert placement.why_not(lonely(ZONE), placement.rooms["a2"]) is None, "its pods are counted once"

@@ -9,7 +9,7 @@ import pytest
 
 from ebbtide.core.nodes.capacity import coming_slots, expected_slots, open_removals, removals_in_progress
 from ebbtide.core.nodes.decide import decide
-from ebbtide.core.nodes.question import MOST_SLOTS, launch_backoff
+from ebbtide.core.nodes.question import MOST_SLOTS, LaunchBackoff, launch_backoff
 from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.operation import RemovalState, ScaleUp, SlotState
 from ebbtide.model.pod import Pod, PodPhase
@@ -129,12 +129,13 @@ def test_what_failed_since_the_last_ready_node_starts_the_back_off_while_the_lau
         make_slot("f3", state=SlotState.RECLAIMED, since=NOW - 30),
     )
     failing = queued(launching=launch(make_slot(), *failures))
-    assert launch_backoff(failing, settings) == (2, NOW + 90)
+    assert launch_backoff(failing, settings) == LaunchBackoff(2, NOW + 90)
     assert failed(decided(QUEUE, failing)).name == "back-off over"
     ready = make_slot("ok", state=SlotState.READY, since=NOW - 20)
     recovered = queued(launching=launch(make_slot(), *failures, ready), launch_failures=3)
-    assert launch_backoff(recovered, settings) == (3, 0)
-    assert launch_backoff(queued(launch_failures=1, launch_backoff_until=7), settings) == (1, 7)
+    assert launch_backoff(recovered, settings) == LaunchBackoff(3, 0)
+    known = queued(launch_failures=1, launch_backoff_until=7, launch_backoff_offers=("a/spot/s",))
+    assert launch_backoff(known, settings) == LaunchBackoff(1, 7, ("a/spot/s",))
 
 
 def test_an_operation_that_has_grown_too_large_is_not_extended_before_it_is_closed() -> None:

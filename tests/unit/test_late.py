@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ebbtide.core.nodes.capacity import is_late, spares
-from ebbtide.core.nodes.question import launch_backoff
+from ebbtide.core.nodes.question import LaunchBackoff, launch_backoff
 from ebbtide.core.nodes.sizing import plan_launch
 from ebbtide.model.operation import Slot, SlotState
 from ebbtide.model.pod import PodPhase
@@ -80,7 +80,10 @@ def test_what_never_joined_starts_no_backoff_where_a_node_became_ready_after_its
     never = slot(SlotState.RECLAIMING, 0)
     after_it = slot(SlotState.READY, settings.join_timeout_seconds - 1, 1)
     before_it = slot(SlotState.READY, settings.join_timeout_seconds + 1, 1)
-    assert launch_backoff(make_record(operation=make_scale_up(never, after_it)), settings) == (0, 0)
-    assert launch_backoff(make_record(operation=make_scale_up(never, before_it)), settings) == (1, NOW + 60)
+    assert launch_backoff(make_record(operation=make_scale_up(never, after_it)), settings) == LaunchBackoff(
+        0, 0
+    )
+    once = LaunchBackoff(1, NOW + 60)
+    assert launch_backoff(make_record(operation=make_scale_up(never, before_it)), settings) == once
     refused = slot(SlotState.FAILED, 0, 2)
-    assert launch_backoff(make_record(operation=make_scale_up(refused, after_it)), settings) == (1, NOW + 60)
+    assert launch_backoff(make_record(operation=make_scale_up(refused, after_it)), settings) == once

@@ -134,6 +134,7 @@ def test_the_last_node_stays() -> None:
     [
         ({"created_at": NOW - 1799}, {}, NodeCause.TOO_YOUNG, ""),
         ({"uid": "new"}, {}, NodeCause.CHANGED, ""),
+        ({"pool": "old"}, {}, NodeCause.NO_POOL, "old"),
         ({"unschedulable": True, "owner": None}, {}, NodeCause.CORDONED, ""),
         ({"owner": Ownership("other", 1)}, {}, NodeCause.MARKED, "other"),
         ({}, {"idle": 899}, NodeCause.NOT_IDLE, ""),

@@ -8,11 +8,11 @@ from typing import Any
 
 from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.consolidation import ConsolidationReport
-from ebbtide.model.operation import Move
+from ebbtide.model.operation import Move, RemovalState
 from ebbtide.model.pod import Resources, Scheduling, Spread
 from ebbtide.model.pool import CronWindow, Headroom, PoolLimits
-from ebbtide.model.record import CapacityBackoff, Record
-from tests.builders import NOW, make_node, make_pool, make_selector, make_type
+from ebbtide.model.record import CapacityBackoff, Record, Refused
+from tests.builders import NOW, make_node, make_pool, make_removal, make_selector, make_type
 from tests.unit.consolidation.builders import (
     TYPES,
     cheap,
@@ -178,18 +178,20 @@ def test_each_node_that_stays_says_why() -> None:
 
 
 def test_the_scheduler_is_asked_again_before_a_plan_is_given_out() -> None:
-    """Pods on a node that is not ready count for the planner, as they do for a scheduler; the fit rules,
-    which are those of a removal, leave them out and have the last word."""
+    """Pods on a node that the cloud refuses to terminate count for the planner; the fit rules, which are
+    those of a removal, leave them out and have the last word."""
     spread = Scheduling(spread=(Spread("topology.kubernetes.io/zone", 1, make_selector(app="web")),))
-    nodes = [node("a1", "cpx62"), node("a2"), node("b1", ready=False), node("b2", unschedulable=False)]
+    nodes = [node("a1", "cpx62"), node("a2"), node("b1", unschedulable=True), node("b2")]
+    going = make_removal("b1", state=RemovalState.TERMINATING)
+    record = Record(refused=(Refused("op", going, NOW + 900),))
     web: dict[str, Any] = {"labels": (("app", "web"),), "scheduling": spread}
     pods = [pod("one", nodes[0], **web), pod("two", nodes[1], **web)]
     pods += [pod(f"lost-{number}", nodes[2], **web) for number in range(2)]
-    report = report_on(cluster(nodes, pods), Record(), settings_with(cheap(replace=False)))
+    report = report_on(cluster(nodes, pods), record, settings_with(cheap(replace=False)))
     assert report.failed is not None
     assert report.failed.name == "migrations fit"
     free = [replace(each, scheduling=Scheduling()) for each in pods]
-    assert report_on(cluster(nodes, free), Record(), settings_with(cheap(replace=False))).plan is not None
+    assert report_on(cluster(nodes, free), record, settings_with(cheap(replace=False))).plan is not None
 
 
 def test_a_pod_that_no_new_node_would_take_keeps_its_old_one() -> None:

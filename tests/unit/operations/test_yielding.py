@@ -149,13 +149,14 @@ MORE = ("a2", "b1")
             "2 would be left in pool workers, its minimum is 3",
         ),
         (("b1", "b2"), {"min_workers": 1}, "zone a would be left without a ready worker"),
+        (MORE, {"pools": (make_pool("other"),)}, "pool workers of a1 is no longer configured"),
     ],
 )
-def test_it_is_released_at_once_where_too_few_would_be_left(
+def test_it_is_released_at_once_where_it_may_no_longer_go(
     state: RemovalState, others: tuple[str, ...], settings: dict[str, Any], says: str
 ) -> None:
-    """A worker was lost, or a minimum raised. A node was launched in place of the one that was drained, whose
-    pods had been evicted for nothing. It backs off: neither demand nor load ended it (row 32)."""
+    """A worker was lost, a minimum raised, or its pool taken out of the configuration. Its pods were evicted
+    for nothing, and another node launched. It backs off: neither demand nor load ended it (row 32)."""
     operation = make_scale_down(make_removal("a1", state=state, attempts=1, drain_deadline=NOW + 300))
     snapshot = make_snapshot((cordoned("a1", taints=(CORDON,)), *make_nodes(*others)))
     situation = make_situation(snapshot, record=with_work(operation), settings=make_settings(**settings))

@@ -14,6 +14,7 @@ from dataclasses import replace
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.capacity import open_removals, standing
 from ebbtide.core.nodes.headroom import keeps_headroom
+from ebbtide.core.nodes.targets import without_a_pool
 from ebbtide.core.words import a_while, count_of, notices_open, short_id
 from ebbtide.model.check import Check, NodeCause, Refusal, Values, Why, held_by, refused
 from ebbtide.model.operation import Removal, Source
@@ -105,6 +106,8 @@ def _why_stays(
     # Crash table: refused-leaves. It may be irrevocable: a second removal of it could be taken back.
     if any(removal.instance_id == instance.id for removal in open_removals(record)):
         return Why(NodeCause.GOING, "its removal has begun already")
+    if settings.pool_named(node.pool) is None:
+        return without_a_pool(node)
     age = now - node.created_at
     if age < wanted.min_uptime_seconds:
         says = f"it is {a_while(age)} old, min_uptime is {a_while(wanted.min_uptime_seconds)}"

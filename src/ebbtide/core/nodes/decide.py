@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ebbtide.core.consolidation.evaluate import consolidate
 from ebbtide.core.nodes import gates, headroom
@@ -41,7 +42,7 @@ from ebbtide.core.nodes.question import (
     nothing_leaves,
 )
 from ebbtide.core.nodes.replacing import repair, replace_outdated
-from ebbtide.core.nodes.sizing import nodes_for_cpu, plan_launch
+from ebbtide.core.nodes.sizing import nodes_for_cpu, plan_launch, without_minimum
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.core.scale_to_zero.node_first import needed_by_wakes
@@ -203,6 +204,10 @@ def _release(q: Question, answer: Answer) -> Iterator[Check]:
 
 
 def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
+    backoff = launch_backoff(q.record, q.settings)
+    waits = backed_off(backoff.failures, backoff.until, q.now)
+    without = frozenset() if waits.passed else frozenset(backoff.offers)
+    q = replace(q, settings=without_minimum(q.settings, without))
     settings, record = q.settings, q.record
     yield can_launch(q)
     yield gates.complete(q.snapshot)
@@ -210,12 +215,16 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     trigger, at_least = _pressure(q, short)
     yield trigger
     yield cooled_down(q, settings.cooldown_up_seconds, "cooldown_up_sec", excuse=_excuse(q))
-    yield backed_off(*launch_backoff(record, settings), q.now)
+    if not without:
+        yield waits
     count = count_against_max(q.snapshot, record)
     says = f"{expected_nodes(count)}, max_workers is {settings.max_workers}"
     says += f"; {short}" if short else ""
     yield Check("below maximum", count < settings.max_workers, says, Values(count, settings.max_workers))
-    plan = plan_launch(q.snapshot, record, settings, at_least)
+    plan = plan_launch(q.snapshot, record, settings, at_least, without)
+    if without:
+        says = "what had no capacity is left out" if plan.offers else waits.says
+        yield replace(waits, passed=bool(plan.offers), says=says)
     fits = "the pending pods fit on nodes that are there or on their way"
     launch = count_of(len(plan.offers), "node")
     stopped = next(iter(plan.hopeless), plan.stopped)

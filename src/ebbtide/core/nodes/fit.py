@@ -24,8 +24,10 @@ from ebbtide.model.snapshot import ClusterView
 class Placement:
     def __init__(self, rooms: Iterable[Room] = (), coming: Iterable[Pod] = ()) -> None:
         """`coming` are pods that will be asked about; knowing their rules from the start saves a recount."""
-        self.rooms = {room.name: room for room in rooms}
-        self.neighbours = Neighbours(((room, room.pods) for room in self.rooms.values()), coming)
+        known = tuple(rooms)
+        self.rooms = {room.name: room for room in known if not room.shut}
+        self._shut = {room.name: room for room in known if room.shut}
+        self.neighbours = Neighbours(((room, room.pods) for room in known), coming)
 
     def why_not(self, pod: Pod, room: Room) -> Misfit | None:
         """Why the pod does not fit into this room; None when it does."""
@@ -37,14 +39,14 @@ class Placement:
         self.close(room.name)
         for pod in room.pods:
             self.neighbours.profile(pod)  # a new rule counts all rooms that are there: not yet this one
-        self.rooms[room.name] = room
+        (self._shut if room.shut else self.rooms)[room.name] = room
         self.neighbours.open_room(room)
         for pod in room.pods:
             self.neighbours.add(self.neighbours.profile(pod), room)
 
     def close(self, name: str) -> Room | None:
         """Take a room out, with all that is in it."""
-        room = self.rooms.pop(name, None)
+        room = self.rooms.pop(name, None) or self._shut.pop(name, None)
         if room is not None:
             for pod in room.pods:
                 self.neighbours.add(self.neighbours.profile(pod), room, -1)
@@ -73,12 +75,11 @@ class Placement:
 
 
 def placement_of(view: ClusterView, without: Iterable[str] = (), coming: Iterable[Pod] = ()) -> Placement:
-    """Rooms of all nodes that take pods now (ready, not cordoned), without those named."""
+    """Rooms of all nodes, without those named. One that takes no pods now (not ready, or cordoned) is shut:
+    as in Kubernetes, its pods keep others away all the same, and pods are spread over it."""
     left_out = set(without)
     rooms = (
-        room_of(node, view.pods_on.get(node.name, ()))
-        for node in view.nodes
-        if node.ready and not node.unschedulable and node.name not in left_out
+        room_of(node, view.pods_on.get(node.name, ())) for node in view.nodes if node.name not in left_out
     )
     return Placement(rooms, coming)
 

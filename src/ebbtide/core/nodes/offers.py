@@ -4,7 +4,7 @@ the cluster as it will be, with the nodes that are on their way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -36,6 +36,10 @@ class Offer:
     @property
     def market(self) -> Market:
         return Market.ON_DEMAND if self.fallback else self.pool.market
+
+    @property
+    def name(self) -> str:
+        return offer_name(self.zone, self.market, self.node_type.name)
 
     @property
     def rank(self) -> tuple[bool, int, bool, bool]:
@@ -107,6 +111,14 @@ def next_offer(
 
 def falls_back(pool: Pool) -> bool:
     return pool.market is Market.SPOT and pool.on_demand_fallback
+
+
+def names_of_offers(pool: Pool) -> Iterator[str]:
+    """All that the pool may ask for, on demand where it falls back."""
+    markets = (pool.market, Market.ON_DEMAND) if falls_back(pool) else (pool.market,)
+    for zone in pool.zones:
+        for node_type in pool.types:
+            yield from (offer_name(zone, market, node_type.name) for market in markets)
 
 
 def offer_name(zone: str, market: Market, type_name: str) -> str:

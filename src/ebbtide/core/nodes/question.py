@@ -8,14 +8,14 @@ while the operation is still open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ebbtide.core.operations.situation import backoff_until
 from ebbtide.core.words import a_while, count_of, short_id
 from ebbtide.model.check import Check, Refusal, Values
 from ebbtide.model.consolidation import ConsolidationReport
-from ebbtide.model.operation import Consolidate, Operation, Removal, ScaleUp, Slot, SlotState
+from ebbtide.model.operation import Consolidate, Operation, Removal, ScaleUp, Slot, SlotCause, SlotState
 from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -134,18 +134,39 @@ def _asked_at(slot: Slot, settings: Settings) -> int:
     return slot.since - (settings.join_timeout_seconds if slot.state in NEVER_JOINED else 0)
 
 
-def launch_backoff(record: Record, settings: Settings) -> tuple[int, int]:
+@dataclass(frozen=True, slots=True)
+class LaunchBackoff:
     """Failures in a row, and until when launches wait for them. What fails at the same time failed once."""
-    failures, until = record.launch_failures, record.launch_backoff_until
+
+    failures: int
+    until: int
+    offers: tuple[str, ...] = ()
+    """What it is about, where all that failed had no capacity: a pool that is sold out for hours must not
+    hold up the others. None: every launch waits."""
+
+
+def launch_backoff(record: Record, settings: Settings) -> LaunchBackoff:
+    before = LaunchBackoff(record.launch_failures, record.launch_backoff_until, record.launch_backoff_offers)
     operation = record.launching
     if operation is None:
-        return failures, until
-    missed = {
-        slot.since
+        return before
+    missed = [
+        slot
         for slot in operation.slots
         if slot.state in MISSED and _asked_at(slot, settings) > operation.ready_at
-    }
+    ]
     if not missed:
-        return failures, until
-    failures += len(missed)
-    return failures, max(until, backoff_until(failures, settings, max(missed)))
+        return before
+    times = {slot.since for slot in missed}
+    failures, latest = before.failures + len(times), max(times)
+    until = max(before.until, backoff_until(failures, settings, latest))
+    return LaunchBackoff(failures, until, _without_capacity(missed, before, latest))
+
+
+def _without_capacity(missed: Sequence[Slot], before: LaunchBackoff, now: int) -> tuple[str, ...]:
+    """The offers of these slots and those that launches wait for already, where capacity is all they lack."""
+    still = before.until > now
+    if (still and not before.offers) or any(slot.why is not SlotCause.NO_CAPACITY for slot in missed):
+        return ()
+    named = [*(before.offers if still else ()), *(offer for slot in missed for offer in slot.refused)]
+    return tuple(dict.fromkeys(named))

@@ -42,6 +42,7 @@ class Room:
         "name",
         "planned",
         "pods",
+        "shut",
         "slots",
         "taints",
         "zone",
@@ -64,6 +65,8 @@ class Room:
         self.pods: list[Pod] = []
         self.planned = False
         """Of a node that is not there yet."""
+        self.shut = False
+        """Of a node that takes no pods now."""
 
     def offer(self, resources: Resources, max_pods: int) -> Room:
         self.cpu_milli = resources.cpu_milli
@@ -107,13 +110,15 @@ class Room:
 
 def given_back(node: Node) -> Node:
     """The node as it will be once our cordon is lifted."""
-    return replace(node, taints=tuple(taint for taint in node.taints if taint.key != CORDON_TAINT))
+    taints = tuple(taint for taint in node.taints if taint.key != CORDON_TAINT)
+    return replace(node, taints=taints, unschedulable=False)
 
 
 def room_of(node: Node, pods: Iterable[Pod]) -> Room:
     room = Room(node.name, node.zone, node.labels, node.taints, node.pool).offer(
         node.allocatable, node.max_pods
     )
+    room.shut = node.unschedulable or not node.ready
     for pod in pods:
         room.put(pod)
     return room

@@ -7,8 +7,8 @@ pending, within which limits nodes are launched, and how many more are needed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 
 from ebbtide.core.nodes.capacity import (
@@ -21,7 +21,7 @@ from ebbtide.core.nodes.capacity import (
 )
 from ebbtide.core.nodes.headroom import phantoms, rooms_given_back
 from ebbtide.core.nodes.launching import LaunchLimits, LaunchSketch
-from ebbtide.core.nodes.offers import Offer, all_offers, expected_placement
+from ebbtide.core.nodes.offers import Offer, all_offers, expected_placement, names_of_offers
 from ebbtide.model.pod import PlanStop, StopCause, Unplaced
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -43,18 +43,40 @@ class LaunchPlan:
     """For each offer, how many pods of headroom it is planned for."""
 
 
-def plan_launch(snapshot: Snapshot, record: Record, settings: Settings, at_least: int) -> LaunchPlan:
+def plan_launch(
+    snapshot: Snapshot, record: Record, settings: Settings, at_least: int, without: Collection[str] = ()
+) -> LaunchPlan:
     """Offers for pending pods, for pools that are being woken, and further ones up to `at_least`, in
-    pools below their minimum first; within batch and maxima."""
-    plan, unwoken = _plan(snapshot, record, settings, at_least, 0)
+    pools below their minimum first; within batch and maxima. Those named in `without` are left out."""
+    offers = [each for each in all_offers(snapshot, record, settings) if each.name not in without]
+    plan, unwoken = _plan(snapshot, record, settings, offers, at_least, 0)
     if unwoken:
         # Pods of other pools used up the batch. Who woke a pool waits for it now, so its nodes come first.
-        plan, _ = _plan(snapshot, record, settings, at_least, unwoken)
+        plan, _ = _plan(snapshot, record, settings, offers, at_least, unwoken)
     return plan
 
 
+def without_minimum(settings: Settings, offers: Collection[str]) -> Settings:
+    """The settings in which a pool that has none but these offers keeps no minimum: nodes of another pool
+    would be launched for it."""
+    if not offers:
+        return settings
+    pools = tuple(
+        pool
+        if any(offer not in offers for offer in names_of_offers(pool))
+        else replace(pool, min_workers=0, waking=False)
+        for pool in settings.pools
+    )
+    return replace(settings, pools=pools)
+
+
 def _plan(
-    snapshot: Snapshot, record: Record, settings: Settings, at_least: int, kept: int
+    snapshot: Snapshot,
+    record: Record,
+    settings: Settings,
+    offers: Sequence[Offer],
+    at_least: int,
+    kept: int,
 ) -> tuple[LaunchPlan, int]:
     """With so many nodes of the batch kept for pools that are being woken; and how many these still lack."""
     free = settings.max_workers - count_against_max(snapshot, record)
@@ -66,7 +88,7 @@ def _plan(
     limits = LaunchLimits(now - kept, free - kept, workers_by_zone(snapshot, record), sizes, held)
     pending = [pod for pod in snapshot.cluster.waiting_pods if pod.controller != "DaemonSet"]
     placement = expected_placement(snapshot, record, settings, pending)
-    launching = LaunchSketch(placement, all_offers(snapshot, record, settings), limits, settings)
+    launching = LaunchSketch(placement, offers, limits, settings)
     launching.serve(pending)
     # Pods that are pending come first: only what they leave of the limits is used for headroom.
     if spare := phantoms(settings, snapshot.at):

@@ -80,11 +80,13 @@ def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> C
         # Not from now: the last slot may be one that never joined, and its time is over already.
         ready_at = max(record.last_scale_at, operation.ready_at)
         record = replace(record, last_scale_at=ready_at, launch_failures=0, launch_backoff_until=0)
+        record = replace(record, launch_backoff_offers=())
         return Closed(record, True)
     if operation.requested:
         # Each time that it failed while it was open counts: it may have been extended all night.
-        failures, until = launch_backoff(replace(record, launching=operation), settings)
-        record = replace(record, launch_failures=failures, launch_backoff_until=until)
+        backoff = launch_backoff(replace(record, launching=operation), settings)
+        record = replace(record, launch_failures=backoff.failures, launch_backoff_until=backoff.until)
+        record = replace(record, launch_backoff_offers=backoff.offers)
     return Closed(record, False)
 
 

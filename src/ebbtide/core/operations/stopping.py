@@ -131,15 +131,20 @@ def why_yield(operation: ScaleDown, situation: Situation) -> Stop | None:
     return Stop(AbortCause.HEADROOM, lost) if lost else None
 
 
-def why_too_few(operation: ScaleDown, situation: Situation) -> Stop | None:
-    """Another worker was lost meanwhile, or a minimum was raised. The last gate before it is irrevocable says
-    so too, but by then pods were evicted for nothing, and a node was launched although there is one."""
+def why_may_not_go(operation: ScaleDown, situation: Situation) -> Stop | None:
+    """Another worker was lost meanwhile, a minimum was raised, or its pool is no longer configured, so it is
+    not ours to touch (row 26). The last gate before it is irrevocable asks for the minimum and the zone too,
+    but by then pods were evicted for nothing, and a node was launched although there is one."""
     going = tuple(
         replace(removal, node_name=node.name, zone=node.zone, pool=node.pool)
         for removal in operation.removals
         if (node := _could_return(removal, situation)) and situation.notice_for(removal.instance_id) is None
     )
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
+    for removal in going:
+        if settings.pool_named(removal.pool) is None:
+            says = f"pool {removal.pool} of {removal.node_name} is no longer configured"
+            return Stop(AbortCause.NOT_ALLOWED, says, removal.node_name)
     if not going or not gates.plausible(snapshot, record, settings).passed:
         return None  # what is missing may only be hidden by a list that is old or not whole
     checks = (

@@ -220,9 +220,8 @@ class Scheduler:
         for name in sorted(self._stale):
             self._placement.close(name)
             node = self._inventory.nodes.get(name)
-            if node is None or not node.ready or node.unschedulable:
-                continue
-            self._placement.open(room_of(node, _present(self._inventory, name)))
+            if node is not None:
+                self._placement.open(room_of(node, _present(self._inventory, name)))
         self._stale.clear()
 
 

@@ -177,6 +177,8 @@ def to_item(record: Record) -> Item:
         item["unfitNodes"] = msgspec.to_builtins(record.unfit)
     if record.headroom:
         item["headroomSeen"] = msgspec.to_builtins(record.headroom)
+    if record.launch_backoff_offers:
+        item["launchBackoffOffers"] = list(record.launch_backoff_offers)
     if record.drain_failures:
         item["drainFailures"] = msgspec.to_builtins(record.drain_failures)
     if record.demand:
@@ -273,6 +275,7 @@ def _read(item: Mapping[str, Any], cluster: str) -> Record:
         unclean_removal_runs=removal_runs,
         launch_failures=int(item.get("launchFailures", 0)),
         launch_backoff_until=int(item.get("launchBackoffUntilEpoch", 0)),
+        launch_backoff_offers=convert(item.get("launchBackoffOffers", ()), tuple[str, ...]),
         removal_failures=int(item.get("removalFailures", 0)),
         removal_backoff_until=int(item.get("removalBackoffUntilEpoch", 0)),
         rests=convert(item.get("rests", ()), tuple[DrainBackoff, ...]),
