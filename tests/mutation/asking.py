@@ -8,7 +8,7 @@ from tests.mutation.clauses import Clause
 from tests.mutation.mutants import Mutant
 from tests.mutation.promise import Promise
 from tests.mutation.reach import Reach
-from tests.mutation.verdicts import CAUGHT, Found, Verdict, Verdicts, short
+from tests.mutation.verdicts import Found, Verdict, Verdicts, short
 
 
 class Asking:
@@ -35,7 +35,7 @@ class Asking:
             return Found(Verdict.UNREACHED)
         if found is None or found.verdict is Verdict.UNREACHED:
             return None
-        if found.verdict in CAUGHT:
+        if found.verdict is Verdict.KILLED:
             self._promise.learn(mutant, (), found.by)
         return None if found.verdict is Verdict.SURVIVED and self.tests_for(mutant) else found
 
@@ -64,10 +64,13 @@ class Asking:
         return Found(verdict, by, known | {short(test) for test in asked}, spent + cpu)
 
     def conclude(self, mutant: Mutant | Clause, found: Found) -> None:
-        """Keeps it, and learns from it."""
+        """Keeps it, and learns from it. A test that hung is no good one to ask: that takes long."""
         tests = self.reach.of(mutant.module, mutant.lines)
         asked = [test for test in tests if short(test) in found.asked]
-        self._promise.learn(mutant, asked, found.by)
+        if found.verdict is Verdict.TIMED_OUT:
+            self._promise.learn(mutant, [*asked, found.by], "")
+        else:
+            self._promise.learn(mutant, asked, found.by)
         kept = found if found.verdict is Verdict.SURVIVED else Found(found.verdict, found.by, cpu=found.cpu)
         self._verdicts.keep(self._names[mutant], mutant, kept, tests)
 

@@ -64,7 +64,6 @@ TESTS = (
     "tests/integration/test_outgoing.py",
     "tests/integration/test_security_claims.py",
     "tests/integration/test_webhooks.py",
-    "tests/integration/kube/test_evictions.py",
     "tests/integration/kube/test_incomplete_answers.py",
     "tests/integration/kube/test_mapping.py",
     "tests/integration/kube/test_mapping_rules.py",

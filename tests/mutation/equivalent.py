@@ -450,4 +450,28 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if len(said) >= SAID_AT_MOST:",
         "a text of exactly this length is shortened to itself",
     ),
+    Equivalent(
+        "engine.notices.heal",
+        "ports.store.write(replace(record, contradictions=()), None, alarms)",
+        "ports.store.write(replace(record), None, alarms)",
+        "what contradicts itself is found when a record is read, and never stored",
+    ),
+    Equivalent(
+        "engine.switch.set_switch",
+        "for attempt in range(1, ATTEMPTS + 1):",
+        "for attempt in range(1, ATTEMPTS + 2):",
+        "the last attempt raises or ends the loop",
+    ),
+    Equivalent(
+        "engine.rounds._late_pod",
+        "return ''",
+        "return None",
+        "it is only asked whether it is true",
+    ),
+    Equivalent(
+        "engine.leased.Leased.half_over",
+        "return now < self.since or self._ends - now < self.ttl_seconds / 2",
+        "return now < self.since or self._ends - now <= self.ttl_seconds / 2",
+        "renewed a moment before or after the half: nothing is promised to the moment",
+    ),
 )

@@ -13,7 +13,7 @@ from ebbtide.engine.loop import run_loop
 from ebbtide.engine.tick import TickReport
 from ebbtide.errors import Throttled, Unanswered
 from ebbtide.model.log import LogEntry
-from ebbtide.model.record import Lease
+from ebbtide.model.record import Lease, Record
 from tests.unit.engine.builders import Small, quick_settings
 
 
@@ -30,8 +30,32 @@ def test_a_run_that_a_fault_of_the_store_stopped_is_not_counted_against_its_oper
     with pytest.raises(Unanswered):
         small.tick(replace(small.ports, store=store))
     assert small.record.operation is not None
-    assert small.record.unclean_runs == 0
+    assert (small.record.unclean_runs, small.record.unclean_removal_runs) == (0, 0)
     assert small.tick(owner="another").held
+
+
+class ReadOnly(MemoryStore):
+    """A store that is in the middle of a failover."""
+
+    def __init__(self, small: Small) -> None:
+        super().__init__(small.clock, database=small.database)
+        self.writes = 0
+
+    def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
+        self.writes += 1
+        raise Throttled("read-only")
+
+
+@pytest.mark.parametrize("open_before", [True, False])
+def test_where_no_run_was_counted_nothing_is_forgiven(open_before: bool) -> None:
+    small = Small(settings=quick_settings() if open_before else quick_settings(min_workers=3))
+    small.tick()
+    assert small.record.scaling_in_progress == open_before
+    small.wait(20)
+    store = ReadOnly(small)
+    with pytest.raises(Throttled):
+        small.tick(replace(small.ports, store=store))
+    assert store.writes == 1, "only the write that failed"
 
 
 class VirtualStop(threading.Event):

@@ -32,6 +32,15 @@ def test_the_switch_is_set_also_where_others_write_first() -> None:
     ]
 
 
+def test_the_switch_is_written_once_with_its_entry() -> None:
+    small = Small()
+    rev = small.record.rev
+    set_switch(small.store, small.clock, lambda: "id-7", SwitchedBy.API, True)
+    assert small.record.rev == rev + 1
+    (entry,) = small.store.read_log([LogKind.SWITCH])
+    assert (entry.id, entry.at) == ("id-7", small.now)
+
+
 def test_after_so_many_other_writers_the_switch_is_not_set_and_that_is_said() -> None:
     small = Small()
     began = small.clock.now()

@@ -216,6 +216,18 @@ def test_a_stray_cordon_is_lifted_under_the_name_of_the_operation_that_set_it() 
     small.tick_until(closed)
     after = small.world.view().node_named[node.name]
     assert (after.unschedulable, after.owner) == (False, None)
+    assert small.record.removal_failures == 0, "to give a node back is no failed removal"
+
+
+def test_a_time_without_ticks_is_said_and_told() -> None:
+    small = Small(settings=quick_settings(min_workers=3))
+    small.tick()
+    small.wait(small.settings.max_tick_gap_seconds + 1)
+    report = small.tick()
+    (alarm,) = facts_in(small.notifier.entries, Alarm)
+    assert alarm.alarm is AlarmKind.OBSERVATION
+    assert alarm.detail.startswith("no tick for ")
+    assert alarm.detail in report.says
 
 
 def test_a_plan_that_names_only_instance_ids_is_carried_out_as_well() -> None:

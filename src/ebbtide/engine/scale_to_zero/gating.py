@@ -27,7 +27,6 @@ CLAIMED_SECONDS = 30 * 86_400
 """How long a gate port is kept for a Service port that is no longer used."""
 ASKED_SECONDS = 600
 """How long a claim is known without asking again."""
-PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ class Gating:
         taken = {one.service: one for one in self._services.list_taken()}
         # States and policies after the takeovers: an orphan is one that no policy has had since it was seen.
         states = {state.policy_id: state for state in self._policies.list_states()}
-        gated = [policy for policy in self._all_policies() if policy.gate is not None]
+        gated = [policy for policy in self._desk.all_policies() if policy.gate is not None]
         gates = self._services.gates() if gated else ()
         for policy in gated:
             state = states.get(policy.id)
@@ -152,7 +151,7 @@ class Gating:
     def entries(self) -> list[GateEntry]:
         """What every port of the gates stands for, asleep or awake."""
         found = []
-        for policy in self._all_policies() if self.on else ():
+        for policy in self._desk.all_policies() if self.on else ():
             for ref in services_of(policy):
                 try:
                     ports = self.ports_of(self._services.read(ref))
@@ -178,14 +177,6 @@ class Gating:
                 self._claims[value] = (port, now)
                 return port
         raise Final(f"all {len(ports)} ports of the gate are taken: {ref} needs one more; widen gate.ports")
-
-    def _all_policies(self) -> Iterator[Policy]:
-        after = ""
-        while page := self._policies.list_policies(after, PAGE):
-            yield from page
-            after = page[-1].name
-            if len(page) < PAGE:
-                return
 
 
 def services_of(policy: Policy) -> tuple[ServiceRef, ...]:
