@@ -32,7 +32,7 @@ from ebbtide.model.decision import Decision
 from ebbtide.model.names import SYSTEM
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown
 from ebbtide.model.pool import Pool
-from ebbtide.model.record import Missing, Record, Refused
+from ebbtide.model.record import Missing, Record, Refused, changed
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Instance, InstanceState, Node, Ownership, Snapshot
 
@@ -189,7 +189,7 @@ def track_orphans(snapshot: Snapshot, record: Record, settings: Settings, now: i
         if says_gone(node, snapshot) or now - since.get(node.uid, now) >= settings.gone_grace_seconds
     }
     orphans = tuple(Missing(id, since.get(id, now), id in certain) for id in ids)
-    return record if orphans == record.orphans else replace(record, orphans=orphans)
+    return record if orphans == record.orphans else changed(record, orphans=orphans)
 
 
 MANY_TIMES = 4
