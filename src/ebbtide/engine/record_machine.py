@@ -26,7 +26,7 @@ from ebbtide.model.effect import Broken, Effect, Outcome, OutcomeKind, Step
 from ebbtide.model.events import Alarm, AlarmKind, Event
 from ebbtide.model.log import LogEntry
 from ebbtide.model.operation import Operation, ScaleUp
-from ebbtide.model.record import Lease, Record
+from ebbtide.model.record import Lease, Record, changed
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.narrate import entry_of
@@ -77,7 +77,7 @@ class LeasedRun:
         said = "; ".join(self.sentences)
         if len(said) > SAID_AT_MOST:
             said = shorten(said, SAID_AT_MOST, placeholder=" …")
-        record = replace(record, last_said=said or record.last_said)
+        record = changed(record, last_said=said or record.last_said)
         self.record = self.ports.store.write(record, self.lease, entries)
 
     def renew(self) -> None:
@@ -226,15 +226,15 @@ def runs_in(lane: Lane, record: Record) -> int:
 
 def with_runs(lane: Lane, record: Record, runs: int) -> Record:
     if lane is Lane.LAUNCHING:
-        return replace(record, unclean_runs=runs)
-    return replace(record, unclean_removal_runs=runs)
+        return changed(record, unclean_runs=runs)
+    return changed(record, unclean_removal_runs=runs)
 
 
 def clean(record: Record) -> Record:
     """The record without a run that counts against an operation."""
     if not record.unclean_runs and not record.unclean_removal_runs:
         return record
-    return replace(record, unclean_runs=0, unclean_removal_runs=0)
+    return changed(record, unclean_runs=0, unclean_removal_runs=0)
 
 
 def run_lane(run: LeasedRun, lane: Lane, counted: bool = False) -> None:

@@ -37,7 +37,7 @@ from ebbtide.core.nodes.decide import decide
 from ebbtide.engine.ports import ALWAYS, Tracked
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.pod import Budget
-from ebbtide.model.record import Record
+from ebbtide.model.record import Record, changed
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Snapshot
 
@@ -185,8 +185,10 @@ DERIVED = (
     "_instance_at",
     "node_of",
     "alive",
+    "lone",
     "unmatched",
     "working",
+    "schedulable",
 )
 """What a snapshot derives from nodes and instances alone."""
 NOT_UNDERSTOOD = (TypeError, AttributeError)
@@ -258,10 +260,10 @@ class Steady:
         recent = 0 <= now - record.ticked_at <= settings.max_tick_gap_seconds
         if recent and seen is not None and _same_sight(snapshot, seen):
             if known is not None and known.holds(snapshot, record, settings, now):
-                return replace(record, ticked_at=now), ()
+                return changed(record, ticked_at=now), ()
             self._tracked = _standing(snapshot, record, settings, now)
             if self._tracked is not None:
-                return replace(record, ticked_at=now), ()
+                return changed(record, ticked_at=now), ()
         self._tracked = None
         return ALWAYS.track(snapshot, record, settings, now)
 
@@ -351,7 +353,7 @@ def _standing(snapshot: Snapshot, record: Record, settings: Settings, now: int) 
     seen, view = _at(snapshot, moment, now)
     try:
         after, warnings = ALWAYS.track(
-            seen, replace(record, ticked_at=ticked_at), settings, cast(int, moment)
+            seen, changed(record, ticked_at=ticked_at), settings, cast(int, moment)
         )
         stands = not warnings and _values(after) == _values(record)
     except NOT_UNDERSTOOD:
@@ -367,7 +369,7 @@ def _decided(
 ) -> _Known | None:
     """A decision to do nothing, and until when it stays the same; none where there is more to it."""
     moment = Moment(now)
-    (seen, view), same = _at(snapshot, moment, now), replace(record, ticked_at=cast(int, moment))
+    (seen, view), same = _at(snapshot, moment, now), changed(record, ticked_at=cast(int, moment))
     try:
         found = decide(seen, same, settings, cast(int, moment), decision_id, brief=True)
     except NOT_UNDERSTOOD:

@@ -28,7 +28,7 @@ from ebbtide.model.decision import Action, Decision
 from ebbtide.model.events import Alarm, AlarmKind, Inputs
 from ebbtide.model.log import LogEntry
 from ebbtide.model.operation import ScaleUp
-from ebbtide.model.record import CLUSTER_LEASE, Record
+from ebbtide.model.record import CLUSTER_LEASE, Record, changed
 from ebbtide.model.settings import Settings
 
 
@@ -139,7 +139,7 @@ def _decide(run: LeasedRun) -> Decision:
         entries.append(decision_entry(decision, inputs if run.ports.keeps_inputs else None))
         evaluated = consolidation_entry(run.ports.new_id(), decision, run.settings.consolidation)
         entries += [evaluated] if evaluated is not None else []
-        record = replace(record, decision_key=decision.key, decision_logged_at=now)
+        record = changed(record, decision_key=decision.key, decision_logged_at=now)
     record = _begin(decision, record, run)
     if idle and before.scaling_in_progress:
         return decision  # written with the first run of what is open

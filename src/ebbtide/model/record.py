@@ -7,7 +7,8 @@ every write and the lease token with every change of holder; both are conditions
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from ebbtide.model.operation import Operation, Removal, RemovalState, Removing, ScaleDown, ScaleUp, Spot
 from ebbtide.model.pool import HeadroomSeen, RemovalReason
@@ -144,8 +145,10 @@ class DemandNote:
     memory_mib: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Record:
+    """Without slots, for `changed`."""
+
     cluster: str = "cluster"
     rev: int = 0
     lock_owner: str = ""
@@ -290,6 +293,19 @@ class Record:
 
     def spot_for(self, instance_id: str) -> Spot | None:
         return next((spot for spot in self.spots if spot.instance_id == instance_id), None)
+
+
+_NAMES = frozenset(field.name for field in fields(Record))
+
+
+def changed(record: Record, **values: Any) -> Record:
+    """As `dataclasses.replace`, which asks for each of fifty fields: every tick changes its record several
+    times."""
+    if unknown := values.keys() - _NAMES:
+        raise TypeError(f"a record has no {', '.join(sorted(unknown))}")
+    after = object.__new__(Record)
+    vars(after).update(vars(record), **values)
+    return after
 
 
 def in_lane(record: Record, operation: Operation) -> Record:

@@ -10,10 +10,10 @@ import urllib3.connection
 import urllib3.exceptions as failures
 
 from ebbtide.adapters.kube.connection import (
+    ApiError,
     Call,
     Cause,
     Details,
-    Refused,
     StatusBody,
     failed,
     read_status,
@@ -50,9 +50,9 @@ def version_error() -> ssl.SSLError:
     return error
 
 
-def refused(code: int, message: str = "no", reason: str = "") -> Refused:
+def refused(code: int, message: str = "no", reason: str = "") -> ApiError:
     details = Details([Cause("Other"), Cause(reason)]) if reason else None
-    return Refused(code, StatusBody(message, code=code, details=details))
+    return ApiError(code, StatusBody(message, code=code, details=details))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_read_that_is_refused_says_who_must_act(code: int, expected: type[Ebbt
     ],
 )
 def test_a_change_that_is_refused_is_final_only_where_a_second_try_is_in_no_case_good(
-    answer: Refused, expected: type[EbbtideError]
+    answer: ApiError, expected: type[EbbtideError]
 ) -> None:
     error = refused_acting(answer, "evict a", "api")
     assert type(error) is expected

@@ -84,7 +84,7 @@ def read_status(body: bytes) -> StatusBody:
         return StatusBody(" ".join(body[:200].decode(errors="replace").split()))
 
 
-def _refused_reading(refused: ApiError, what: str, server: str) -> EbbtideError:
+def refused_reading(refused: ApiError, what: str, server: str) -> EbbtideError:
     code, says = refused.code, refused.status.message
     if code == UNAUTHORISED:
         return Usage(f"{server} does not accept our credentials: renew the token or log in again")
@@ -97,7 +97,7 @@ def _refused_reading(refused: ApiError, what: str, server: str) -> EbbtideError:
     return Retryable(f"{what} could not be read: {server} answered {code} {says}".rstrip())
 
 
-def _refused_acting(refused: ApiError, what: str, server: str) -> EbbtideError:
+def refused_acting(refused: ApiError, what: str, server: str) -> EbbtideError:
     code, status = refused.code, refused.status
     said = f"{what}: {server} answered {code} {status.message}".rstrip()
     if code == UNAUTHORISED:
@@ -273,11 +273,11 @@ class Connection:
 
     def refused_reading(self, refused: ApiError, what: str) -> EbbtideError:
         """The error of a read that the server refused."""
-        return _refused_reading(refused, what, self.server)
+        return refused_reading(refused, what, self.server)
 
     def refused_acting(self, refused: ApiError, what: str) -> EbbtideError:
         """The error of a change that the server refused."""
-        return _refused_acting(refused, what, self.server)
+        return refused_acting(refused, what, self.server)
 
     def close(self) -> None:
         self._pool.clear()

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from operator import attrgetter
+from dataclasses import dataclass
 from typing import TypeVar
 
 from ebbtide.core.words import a_time
@@ -38,7 +37,7 @@ from ebbtide.errors import (
 )
 from ebbtide.model.idle import IdleState
 from ebbtide.model.policy import Policy
-from ebbtide.model.record import CLUSTER_LEASE, LONGEST_LEASE_SECONDS, Lease, Record
+from ebbtide.model.record import CLUSTER_LEASE, LONGEST_LEASE_SECONDS, Lease, Record, changed
 from ebbtide.ports import Clock
 
 ATTEMPTS = 4
@@ -83,17 +82,10 @@ LEASES_OUTLIVE_SECONDS = 400 * 24 * 3600
 """How long the lease of an instance is remembered after its end. Its token fences what is done to a node, so
 it must not begin again while that node may stand."""
 
-_fields = [field.name for field in fields(Record)]
-_field_values = attrgetter(*_fields)
-_rev = _fields.index("rev")
-
 
 def written(record: Record) -> Record:
-    """The record as a write leaves it, one `rev` on. `dataclasses.replace` inspects each field on the way,
-    which alone takes a third of the time that a store spends on a write next to its database."""
-    values = list(_field_values(record))
-    values[_rev] += 1
-    return Record(*values)
+    """The record as a write leaves it, one `rev` on."""
+    return changed(record, rev=record.rev + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class Choice:
     def report(self, before: tuple[Check, ...], budget: Budget) -> ConsolidationReport:
         found = self._found
         removable = sum(place.removable for place in self._outline.places)
-        says = f"{removable} of {count_of(len(found.nodes), 'worker')} could be removed"
+        says = f"{removable} of {count_of(len(found.judged), 'worker')} could be removed"
         if not removable:
             says = first_reason(found.nodes, says)
         before = (*before, Check("nodes to remove", removable > 0, says, Values(removable, 1)))
@@ -76,8 +76,9 @@ class Choice:
         costs = Values(float(self._outline.cost), float(self._bound))
         before = (*before, Check("cheaper packing", bool(cheaper), says, costs))
         if not cheaper:
-            nodes = found.nodes if self._brief else tuple(self._fates(Draft((), ())))
-            return ConsolidationReport(before, nodes, found.refusals)
+            if self._brief:
+                return ConsolidationReport(before)
+            return ConsolidationReport(before, tuple(self._fates(Draft((), ()))), found.refusals)
         best, checks, forbidden = self._choose(cheaper)
         # A forbidden draft that is better in both ways would hide the plan, as if it had not been the choice.
         hiding = {

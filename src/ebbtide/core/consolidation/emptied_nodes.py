@@ -19,7 +19,7 @@ from ebbtide.core.words import a_while, count_of, notices_open, short_id
 from ebbtide.model.check import Check, NodeCause, Refusal, Values, Why, held_by, refused
 from ebbtide.model.operation import Removal, Source
 from ebbtide.model.pool import RemovalReason
-from ebbtide.model.record import EmptiedNode, Record
+from ebbtide.model.record import EmptiedNode, Record, changed
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node, Snapshot
 
@@ -33,7 +33,7 @@ def track_leaving(snapshot: Snapshot, record: Record, now: int) -> Record:
     """Forget those that are gone, in use again, or out of time."""
     if snapshot.problems or not record.leaving:
         return record
-    return replace(record, leaving=tuple(one for one in record.leaving if _still(one, snapshot, now)))
+    return changed(record, leaving=tuple(one for one in record.leaving if _still(one, snapshot, now)))
 
 
 def _still(leaving: EmptiedNode, snapshot: Snapshot, now: int) -> bool:

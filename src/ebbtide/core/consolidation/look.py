@@ -45,15 +45,25 @@ from ebbtide.model.snapshot import EMPTY, ClusterView, Node, Snapshot
 
 @dataclass(frozen=True)
 class Look:
+    judged: Sequence[Judged]
+    """Every worker."""
     usable: Sequence[Judged]
-    """Workers that no reason leaves out of every plan."""
+    """Those that no reason leaves out of every plan."""
     outline: Outline
-    nodes: tuple[NodeAnalysis, ...]
-    """Every worker, as kept: a plan says which go."""
-    refusals: tuple[Refusal, ...]
     currency: str
     _view: ClusterView
     _offers: Sequence[Offered]
+    _now: int
+
+    @cached_property
+    def nodes(self) -> tuple[NodeAnalysis, ...]:
+        """Every worker, as kept: a plan says which go."""
+        return tuple(_analysis(each, self._now) for each in self.judged)
+
+    @cached_property
+    def refusals(self) -> tuple[Refusal, ...]:
+        reasons = ((each.node.name, each.left_out or each.kept) for each in self.judged)
+        return tuple(refused(name, why) for name, why in reasons if why)
 
     @property
     def scene(self) -> Scene:
@@ -94,11 +104,9 @@ def look(
     most = (max((s[0] for s in sizes), default=0), max((s[1] for s in sizes), default=0), 0)
     for each in judged:
         judging.sort_pods(each, most)
-    nodes = tuple(judging.analysis(each) for each in judged)
-    reasons = ((each.node.name, each.left_out or each.kept) for each in judged)
-    refusals = tuple(refused(name, why) for name, why in reasons if why)
+        judging.keep_what_is_new(each)
     outline = outline_of(usable, offers, shares)
-    return Look(usable, outline, nodes, refusals, currency, snapshot.cluster, offers)
+    return Look(judged, usable, outline, currency, snapshot.cluster, offers, now)
 
 
 def price_of(node: Node, settings: Settings) -> Price | None:
@@ -204,24 +212,29 @@ class _Judging:
             return Why(NodeCause.NO_PLACE, says, pod.full_name)
         return None
 
-    def analysis(self, each: Judged) -> NodeAnalysis:
-        node, rules = each.node, self._settings.consolidation
-        age = max(0, self._now - node.created_at)
-        pods = len(each.movable) + len(each.staying)
-        each.idle_since = 0 if pods else self._emptied.get(node.uid, 0)
-        idle = max(0, self._now - each.idle_since) if each.idle_since else 0
-        if not each.kept and age < rules.min_uptime_seconds:
+    def keep_what_is_new(self, each: Judged) -> None:
+        """A node that was launched, or emptied, just now."""
+        rules = self._settings.consolidation
+        each.idle_since = 0 if each.pods else self._emptied.get(each.node.uid, 0)
+        if each.kept:
+            return
+        age = each.age(self._now)
+        if age < rules.min_uptime_seconds:
             least = a_while(rules.min_uptime_seconds)
             says = f"it is {a_while(age)} old, at least {least} required"
             each.kept = Why(NodeCause.TOO_YOUNG, says)
-        if not each.kept and not pods and idle < rules.min_idle_seconds:
+        elif not each.pods and (idle := each.idle(self._now)) < rules.min_idle_seconds:
             least = a_while(rules.min_idle_seconds)
             says = f"it has been empty for {a_while(idle)}, at least {least} required"
             each.kept = Why(NodeCause.NOT_IDLE, says)
-        price = each.price.per_hour if each.price else None
-        why = each.left_out or each.kept
-        found = NodeAnalysis(node.name, node.instance_type, age, idle, pods, price, True, "")
-        return found if why is None else replace(found, why=why.says, cause=why.cause)
+
+
+def _analysis(each: Judged, now: int) -> NodeAnalysis:
+    node, why = each.node, each.left_out or each.kept
+    price = each.price.per_hour if each.price else None
+    age, idle = each.age(now), each.idle(now)
+    found = NodeAnalysis(node.name, node.instance_type, age, idle, each.pods, price, True, "")
+    return found if why is None else replace(found, why=why.says, cause=why.cause)
 
 
 @dataclass
@@ -243,6 +256,16 @@ class Judged:
     held: Held = NOTHING_HELD
     movable: Sequence[Pod] = ()
     staying: Sequence[Pod] = ()
+
+    @property
+    def pods(self) -> int:
+        return len(self.movable) + len(self.staying)
+
+    def age(self, now: int) -> int:
+        return max(0, now - self.node.created_at)
+
+    def idle(self, now: int) -> int:
+        return max(0, now - self.idle_since) if self.idle_since else 0
 
 
 def outline_of(usable: Sequence[Judged], offers: Sequence[Offered], shares: Shares) -> Outline:

@@ -60,7 +60,8 @@ from ebbtide.model.snapshot import Node, Snapshot
 def decide(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str, brief: bool = False
 ) -> Decision:
-    """Where it is `brief`, the report on a consolidation that was not looked into says less."""
+    """Where it is `brief`, the report on a consolidation that was not looked into, or finds nothing cheaper,
+    says less."""
     question = Question(snapshot, record, settings, now, operation_id(now, decision_id), brief)
     verdicts: list[Verdict] = []
     for action, strategy in STRATEGIES:

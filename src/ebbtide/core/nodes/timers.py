@@ -20,7 +20,7 @@ from ebbtide.core.nodes.unwell import track_unwell
 from ebbtide.core.operations.removals import with_time_again
 from ebbtide.core.words import a_while
 from ebbtide.model.operation import Consolidate, Removing, ScaleDown
-from ebbtide.model.record import LONGEST_LEASE_SECONDS, DrainFailures, Emptied, Record
+from ebbtide.model.record import LONGEST_LEASE_SECONDS, DrainFailures, Emptied, Record, changed
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
@@ -66,7 +66,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     short = short or bool(missing_by_pool(snapshot, record, settings.pools))
     record = forget_evictions(_track_size(snapshot, record, settings, now), now)
     return (
-        replace(
+        changed(
             record,
             pending_since=_running(bool(snapshot.cluster.waiting_pods), record.pending_since, now),
             idle_since=_running(idle, 0 if silent else record.idle_since, now),
@@ -216,4 +216,4 @@ def _track_size(snapshot: Snapshot, record: Record, settings: Settings, now: int
             return replace(record, shrunk_since=since)
     if (record.worker_count, record.pod_count, record.shrunk_since) == (workers, pods, 0):
         return record
-    return replace(record, worker_count=workers, pod_count=pods, shrunk_since=0)
+    return changed(record, worker_count=workers, pod_count=pods, shrunk_since=0)

@@ -12,7 +12,7 @@ compared by type, labels and taints.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from math import ceil
 
@@ -21,7 +21,7 @@ from ebbtide.core.words import a_while
 from ebbtide.model.check import Check, Gate, Values
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import Pool, RemovalReason
-from ebbtide.model.record import Record, UnfitNode, Unwell
+from ebbtide.model.record import Record, UnfitNode, Unwell, changed
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Instance, Node, Snapshot
 
@@ -49,6 +49,8 @@ def unwell_now(snapshot: Snapshot, record: Record, settings: Settings) -> dict[s
     joining = {slot.instance_id for slot in expected_slots(record)}
     found: dict[str, tuple[str, ...]] = {}
     for node in snapshot.cluster.workers:
+        if node.ready and not node.conditions:
+            continue
         conditions = conditions_of(node, snapshot, settings)
         if conditions and snapshot.instance_of[node.name].id not in joining:
             found[node.name] = conditions
@@ -72,6 +74,8 @@ def track_unwell(
 
 
 def longest_unwell(node: Node, record: Record) -> Unwell | None:
+    if not record.unwell:
+        return None
     mine = [one for one in record.unwell if one.node_uid == node.uid]
     return min(mine, key=lambda one: (one.since, one.condition), default=None)
 
@@ -147,7 +151,7 @@ def track_unfit(snapshot: Snapshot, record: Record, settings: Settings, now: int
     if snapshot.problems:
         return record
     found = islice(unfit_workers(snapshot, record, settings, now), MOST_NAMED)
-    return replace(record, unfit=tuple(UnfitNode(one.node.name, one.cause, one.says) for one in found))
+    return changed(record, unfit=tuple(UnfitNode(one.node.name, one.cause, one.says) for one in found))
 
 
 def may_be_outdated(settings: Settings) -> bool:
@@ -168,8 +172,10 @@ def outdated(node: Node, snapshot: Snapshot, settings: Settings, now: int) -> It
 
 
 def why_expired(node: Node, pool: Pool, now: int) -> str:
+    if not pool.expire_seconds or not node.created_at:
+        return ""
     age = now - node.created_at
-    if not pool.expire_seconds or not node.created_at or age < pool.expire_seconds:
+    if age < pool.expire_seconds:
         return ""
     return f"it is {a_while(age)} old, expire_after of pool {pool.name} is {a_while(pool.expire_seconds)}"
 
