@@ -185,8 +185,10 @@ DERIVED = (
     "_instance_at",
     "node_of",
     "alive",
+    "lone",
     "unmatched",
     "working",
+    "schedulable",
 )
 """What a snapshot derives from nodes and instances alone."""
 NOT_UNDERSTOOD = (TypeError, AttributeError)

@@ -64,5 +64,6 @@ class Decision:
     @property
     def key(self) -> str:
         """What it says, without numbers: equal keys are the same news."""
-        failed = [f"{v.action}:{v.failed.name if v.failed else 'ok'}" for v in self.verdicts]
+        ends = ((verdict.action, verdict.failed) for verdict in self.verdicts)
+        failed = [f"{action}:{check.name if check else 'ok'}" for action, check in ends]
         return f"{self.action}|" + "|".join(failed)

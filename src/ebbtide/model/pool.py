@@ -154,7 +154,10 @@ class Pool:
         return self.max_workers is None or nodes < self.max_workers
 
     def type_named(self, name: str) -> NodeType | None:
-        return next((node_type for node_type in self.types if node_type.name == name), None)
+        for node_type in self.types:
+            if node_type.name == name:
+                return node_type
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,4 +191,7 @@ class Settings:
         return max(self.max_batch_down, int(self.batch_down_fraction * workers))
 
     def pool_named(self, name: str) -> Pool | None:
-        return next((pool for pool in self.pools if pool.name == name), None)
+        for pool in self.pools:
+            if pool.name == name:
+                return pool
+        return None

@@ -148,6 +148,10 @@ class Load:
 EMPTY = Load(())
 
 
+def tied_pods(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    return tuple(pod for pod in pods if pod.tied_to_node)
+
+
 @dataclass(frozen=True)
 class ClusterView:
     nodes: tuple[Node, ...] = ()
@@ -161,6 +165,15 @@ class ClusterView:
     @cached_property
     def workers(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.worker)
+
+    @cached_property
+    def unready_workers(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.workers if not node.ready)
+
+    @cached_property
+    def signed_workers(self) -> tuple[Node, ...]:
+        """Those with a soft taint or a cordon of ours."""
+        return tuple(node for node in self.workers if node.owner is not None)
 
     @cached_property
     def node_named(self) -> Mapping[str, Node]:
@@ -181,6 +194,11 @@ class ClusterView:
         return {name: Load(pods) for name, pods in self.pods_on.items()}
 
     @cached_property
+    def placed_count(self) -> int:
+        """How many pods are on nodes, without the finished ones."""
+        return sum(map(len, self.pods_on.values()))
+
+    @cached_property
     def unplaced_pods(self) -> tuple[Pod, ...]:
         """Pods on no node, also those that do not wait for one."""
         return tuple(pod for pod in self.pods if not pod.node_name)
@@ -190,7 +208,7 @@ class ClusterView:
         """What every node of a pool carries anyway, by the worker of it that carries most."""
         most: dict[str, tuple[tuple[int, int], tuple[Pod, ...]]] = {}
         for node in self.workers:
-            tied = tuple(pod for pod in self.pods_on.get(node.name, ()) if pod.tied_to_node)
+            tied = self.loads.get(node.name, EMPTY).of(tied_pods)
             weight = (sum(pod.requests.cpu_milli for pod in tied), len(tied))
             if node.pool not in most or weight > most[node.pool][0]:
                 most[node.pool] = (weight, tied)
@@ -257,6 +275,12 @@ class Snapshot:
         return tuple(instance for instance in self.instances if instance.alive and instance.pool)
 
     @cached_property
+    def lone(self) -> tuple[Instance, ...]:
+        """Alive, launched by us, and without a node."""
+        node_of = self.node_of
+        return tuple(instance for instance in self.alive if instance.key and instance.id not in node_of)
+
+    @cached_property
     def unmatched(self) -> tuple[Node, ...]:
         """Workers without an instance."""
         return tuple(node for node in self.cluster.workers if node.name not in self.instance_of)
@@ -267,6 +291,11 @@ class Snapshot:
         instance_of = self.instance_of
         ended = {name for name, instance in instance_of.items() if not instance.alive}
         return tuple(node for node in self.cluster.workers if node.ready and node.name not in ended)
+
+    @cached_property
+    def schedulable(self) -> tuple[Node, ...]:
+        """Those of them that take pods."""
+        return tuple(node for node in self.working if not node.unschedulable)
 
     @cached_property
     def ready_strangers(self) -> tuple[Node, ...]:

@@ -115,6 +115,8 @@ def doomed(record: Record) -> frozenset[str]:
 def standing(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
     """Workers that can be relied on: Ready, schedulable, and nothing is about to take them away. One that a
     person cordoned takes no pod, so it is no capacity (row 29); it still counts towards the maximum."""
+    if not doomed(record):
+        return snapshot.schedulable
     return tuple(node for node in staying(snapshot, record) if not node.unschedulable)
 
 
@@ -136,9 +138,12 @@ def staying(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
 
 def missing_by_pool(snapshot: Snapshot, record: Record, pools: Iterable[Pool]) -> Counter[str]:
     """How many workers each pool lacks of its own minimum; those on their way are there already."""
+    asking = [pool for pool in pools if pool.min_workers > 0]
+    if not asking:
+        return Counter()
     there = Counter(node.pool for node in enlisted(snapshot, record))
     there.update(slot.pool for slot in coming_slots(record))
-    return Counter({p.name: lack for p in pools if (lack := p.min_workers - there[p.name]) > 0})
+    return Counter({p.name: lack for p in asking if (lack := p.min_workers - there[p.name]) > 0})
 
 
 def total(snapshot: Snapshot, record: Record, pool: str | None = None) -> int:
@@ -153,9 +158,9 @@ def _existing(
 ) -> tuple[list[Instance], list[Node], list[Slot]]:
     """Instances that are alive, nodes that match none, and slots whose instance is not seen yet."""
     gone, slots = record.gone_nodes, expected_slots(record)
-    alive = [i for i in snapshot.alive if pool in (None, i.pool)]
+    alive = [i for i in snapshot.alive if pool is None or pool == i.pool]
     # Crash table: mass-loss.
-    unmatched = [n for n in snapshot.unmatched if pool in (None, n.pool) and n.uid not in gone]
+    unmatched = [n for n in snapshot.unmatched if (pool is None or pool == n.pool) and n.uid not in gone]
     if not slots:
         return alive, unmatched, []
     ids, keys = {i.id for i in alive}, {i.key for i in alive}

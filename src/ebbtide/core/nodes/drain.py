@@ -20,7 +20,7 @@ their reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -28,7 +28,7 @@ from ebbtide.core.consolidation.game_servers import why_not_movable
 from ebbtide.core.schedule import is_open
 from ebbtide.model.effect import Evict
 from ebbtide.model.operation import NO_OBSTACLE, Obstacle, RemovalCause
-from ebbtide.model.pod import Budget, Labels, Pod, matches
+from ebbtide.model.pod import Budget, Labels, LabelSelector, Operator, Pod, matches
 from ebbtide.model.pool import Allowance, RemovalBudget, RemovalReason
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node
@@ -216,6 +216,13 @@ def _named(name: str, patterns: Iterable[str]) -> bool:
     )
 
 
+def _label_of(selector: LabelSelector) -> tuple[str, str] | None:
+    for asked in selector.requirements:
+        if asked.operator is Operator.IN and len(asked.values) == 1:
+            return asked.key, asked.values[0]
+    return None
+
+
 class Disruptions:
     """What is left of every disruption budget, shared by all that is drained at the same time.
 
@@ -224,10 +231,13 @@ class Disruptions:
     """
 
     def __init__(self, budgets: Sequence[Budget], spends: bool = True) -> None:
-        self._budgets = budgets
         self._spends = spends
         self._left = {(b.namespace, b.name): b.disruptions_allowed for b in budgets}
         self._known: dict[tuple[str, Labels], list[Budget]] = {}
+        self._by_label: dict[tuple[str, tuple[str, str] | None], list[Budget]] = {}
+        """By namespace and a label that all pods of the budget have; None where there is no such label."""
+        for budget in budgets:
+            self._by_label.setdefault((budget.namespace, _label_of(budget.selector)), []).append(budget)
 
     def judge(self, pod: Pod) -> Judgement:
         """Take one disruption for the pod where its budget allows one."""
@@ -249,10 +259,16 @@ class Disruptions:
         told_by = (pod.namespace, pod.labels)
         found = self._known.get(told_by)
         if found is None:
-            labels, there = dict(pod.labels), pod.namespace
-            found = [b for b in self._budgets if b.namespace == there and matches(b.selector, labels)]
+            labels = dict(pod.labels)
+            found = [b for b in self._candidates(pod) if matches(b.selector, labels)]
             self._known[told_by] = found
         return found
+
+    def _candidates(self, pod: Pod) -> Iterator[Budget]:
+        """Those of its namespace, without most that ask for a label that it does not have."""
+        yield from self._by_label.get((pod.namespace, None), ())
+        for label in pod.labels:
+            yield from self._by_label.get((pod.namespace, label), ())
 
 
 IN_THE_WAY = {

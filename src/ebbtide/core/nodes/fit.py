@@ -17,9 +17,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
-from ebbtide.core.nodes.room import HOSTNAME_LABEL, Room, refused_by_node, room_of, unwanted
+from ebbtide.core.nodes.room import HOSTNAME_LABEL, Room, refused_by_node, room_with, unwanted
 from ebbtide.model.pod import FitCause, LabelSelector, Misfit, Pod, Scheduling, matches
-from ebbtide.model.snapshot import ClusterView
+from ebbtide.model.snapshot import EMPTY, ClusterView
 
 
 class Placement:
@@ -75,7 +75,7 @@ def placement_of(view: ClusterView, without: Iterable[str] = (), coming: Iterabl
     """Rooms of all nodes that take pods now (ready, not cordoned), without those named."""
     left_out = set(without)
     rooms = (
-        room_of(node, view.pods_on.get(node.name, ()))
+        room_with(node, view.loads.get(node.name, EMPTY))
         for node in view.nodes
         if node.ready and not node.unschedulable and node.name not in left_out
     )

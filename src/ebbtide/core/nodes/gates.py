@@ -80,18 +80,18 @@ def plausible(snapshot: Snapshot, record: Record, settings: Settings) -> Check:
 
 
 def placed_pods(snapshot: Snapshot) -> int:
-    return sum(map(len, snapshot.cluster.pods_on.values()))
+    return snapshot.cluster.placed_count
 
 
 def healthy(snapshot: Snapshot, record: Record, settings: Settings) -> Check:
     """Machines that are gone are not sick: they would keep the gate shut until somebody else deleted them."""
     gone = record.gone_nodes
-    workers = [node for node in snapshot.cluster.workers if node.uid not in gone]
-    unready = sum(1 for node in workers if not node.ready)
-    sick = unready > settings.unready_count and unready > settings.unready_fraction * len(workers)
-    most = max(settings.unready_count, settings.unready_fraction * len(workers))
+    workers = sum(1 for node in snapshot.cluster.workers if node.uid not in gone)
+    unready = sum(1 for node in snapshot.cluster.unready_workers if node.uid not in gone)
+    sick = unready > settings.unready_count and unready > settings.unready_fraction * workers
+    most = max(settings.unready_count, settings.unready_fraction * workers)
     limit = f"more than {settings.unready_fraction:.0%} and more than {settings.unready_count}"
-    says = f"{unready} of {len(workers)} workers are not ready; removals stop at {limit}"
+    says = f"{unready} of {workers} workers are not ready; removals stop at {limit}"
     return Check(Gate.HEALTHY, not sick, says, Values(unready, most))
 
 
@@ -190,8 +190,9 @@ def carries_nothing(node: Node, snapshot: Snapshot) -> bool:
 def all_matched(snapshot: Snapshot) -> Check:
     """A ready worker of which the instance is not known may be any instance that seems to have no node;
     and where no worker is ready at all, this may be quite another cluster."""
+    instance_of = snapshot.instance_of
     ready = [node.name for node in snapshot.cluster.workers if node.ready]
-    loose = [name for name in ready if name not in snapshot.instance_of]
+    loose = [name for name in ready if name not in instance_of]
     says = f"{len(loose)} ready workers match no instance, {loose[0]} first" if loose else "all match"
     values = Values(len(ready) - len(loose), len(ready), loose[0] if loose else "")
     matched = bool(ready) and not loose

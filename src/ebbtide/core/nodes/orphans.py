@@ -95,13 +95,8 @@ def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
     known_keys = {slot.key for slot in (*slots, *(record.launching.slots if record.launching else ()))}
     return tuple(
         instance
-        for instance in snapshot.instances
-        if instance.id not in snapshot.node_of
-        and instance.alive
-        and instance.pool
-        and instance.key
-        and instance.id not in known_ids
-        and instance.key not in known_keys
+        for instance in snapshot.lone
+        if instance.id not in known_ids and instance.key not in known_keys
     )
 
 
@@ -113,9 +108,8 @@ def dead_nodes(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
     uids, ids = ({one.node_uid for one in removals}, {one.instance_id for one in removals})
     return tuple(
         node
-        for node in snapshot.cluster.workers
-        if not node.ready
-        and node.uid not in uids
+        for node in snapshot.cluster.unready_workers
+        if node.uid not in uids
         and _instance_id(node, snapshot) not in ids
         and _instance_is_gone(node, snapshot)
     )
@@ -155,7 +149,7 @@ def stray_cordons(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
     answered = {spot.removal.node_uid for spot in record.spots if spot.removal is not None}
     return tuple(
         node
-        for node in snapshot.cluster.workers
+        for node in snapshot.cluster.signed_workers
         if node.owner is not None
         and node.owner.operation_id not in open_ids
         and node.uid not in answered
@@ -206,8 +200,7 @@ def graces(snapshot: Snapshot, record: Record, settings: Settings) -> int:
     """How many times the grace a lone instance is waited for. A crash leaves one or two behind; where nearly
     half of all are without a node it is rather the list of nodes that is wrong, and they are full of pods."""
     lone = len(lone_instances(snapshot, record))
-    alive = sum(1 for instance in snapshot.instances if instance.alive and instance.pool)
-    return MANY_TIMES if lone > 1 and lone > settings.unready_fraction * alive else 1
+    return MANY_TIMES if lone > 1 and lone > settings.unready_fraction * len(snapshot.alive) else 1
 
 
 def to_forget(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> tuple[Node, ...]:

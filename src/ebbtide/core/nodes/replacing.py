@@ -143,10 +143,11 @@ def _unwell_since(node: Node, q: Question) -> int:
 
 def replace_outdated(q: Question, answer: Answer) -> Iterator[Check]:
     """Ready workers that are drifted or expired, the oldest first."""
-    workers = sorted(staying(q.snapshot, q.record), key=lambda node: (node.created_at, node.name))
+    workers = staying(q.snapshot, q.record)
+    asked = workers if may_be_outdated(q.settings) else ()
     found = [
         next(iter(causes))
-        for node in (workers if may_be_outdated(q.settings) else ())
+        for node in sorted(asked, key=lambda node: (node.created_at, node.name))
         if (causes := [*outdated(node, q.snapshot, q.settings, q.now)])
     ]
     says = f"{len(found)} of {count_of(len(workers), 'ready worker')} are drifted or expired"

@@ -22,7 +22,7 @@ from ebbtide.model.pod import (
     holds,
 )
 from ebbtide.model.pool import NodeType, Pool
-from ebbtide.model.snapshot import ClusterView, Node
+from ebbtide.model.snapshot import ClusterView, Load, Node
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
@@ -80,6 +80,16 @@ class Room:
         for name, amount in pod.requests.extended:
             self.extended[name] = self.extended.get(name, 0) - amount
 
+    def hold(self, load: Load) -> None:
+        """As if each of these pods was put here, in their order."""
+        cpu_milli, memory_mib, extended = load.of(_requested)
+        self.pods.extend(load.pods)
+        self.cpu_milli -= cpu_milli
+        self.memory_mib -= memory_mib
+        self.slots -= len(load.pods)
+        for name, amount in extended.items():
+            self.extended[name] = self.extended.get(name, 0) - amount
+
     def take_out(self, pod: Pod) -> None:
         self.pods.remove(pod)
         self.cpu_milli += pod.requests.cpu_milli
@@ -105,18 +115,37 @@ class Room:
         return None
 
 
+def _requested(pods: tuple[Pod, ...]) -> tuple[int, int, Mapping[str, int]]:
+    extended: dict[str, int] = {}
+    for pod in pods:
+        for name, amount in pod.requests.extended:
+            extended[name] = extended.get(name, 0) + amount
+    asked = [pod.requests for pod in pods]
+    return sum(one.cpu_milli for one in asked), sum(one.memory_mib for one in asked), extended
+
+
 def given_back(node: Node) -> Node:
     """The node as it will be once our cordon is lifted."""
     return replace(node, taints=tuple(taint for taint in node.taints if taint.key != CORDON_TAINT))
 
 
 def room_of(node: Node, pods: Iterable[Pod]) -> Room:
-    room = Room(node.name, node.zone, node.labels, node.taints, node.pool).offer(
-        node.allocatable, node.max_pods
-    )
+    room = _empty_room(node)
     for pod in pods:
         room.put(pod)
     return room
+
+
+def room_with(node: Node, load: Load) -> Room:
+    """The same, from what is known of the pods of the node."""
+    room = _empty_room(node)
+    room.hold(load)
+    return room
+
+
+def _empty_room(node: Node) -> Room:
+    room = Room(node.name, node.zone, node.labels, node.taints, node.pool)
+    return room.offer(node.allocatable, node.max_pods)
 
 
 def room_of_new(name: str, pool: Pool, node_type: NodeType, zone: str, residents: Iterable[Pod] = ()) -> Room:

@@ -184,6 +184,8 @@ class RandomPlan:
 
     def land(self) -> list[Callable[[], object]]:
         """What lands before the next call."""
+        if not self.late:
+            return []
         waiting = [(left - 1, call) for left, call in self.late]
         self.late = [(left, call) for left, call in waiting if left > 0]
         return [call for left, call in waiting if left <= 0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from ebbtide.errors import BudgetExhausted, Final
 from ebbtide.model.pod import Budget, LabelSelector, Operator, Pod, PodPhase, Requirement
@@ -145,8 +146,11 @@ class Controllers:
             self._pods.make(workload)
         surplus = len(members) - workload.wanted
         if surplus > 0:
-            # Those that wait go first, then the newest: what a ReplicaSet does.
-            order = sorted(members, key=lambda uid: (uid not in self._inventory.waiting, -int(uid[4:])))
+            # Those that wait go first, then the newest: what a ReplicaSet does. Members are in the order of
+            # their making.
+            waiting = self._inventory.waiting
+            order = [uid for uid in reversed(members) if uid in waiting] if waiting else []
+            order += islice((uid for uid in reversed(members) if uid not in waiting), surplus)
             for uid in order[:surplus]:
                 self._pods.stop(uid, self._inventory.pods[uid].grace_seconds)
 

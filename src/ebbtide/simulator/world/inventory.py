@@ -18,6 +18,13 @@ from ebbtide.model.pod import Budget, Misfit, Pod, TaintEffect
 from ebbtide.model.snapshot import ClusterView, Load, Node
 from ebbtide.simulator.world.clock import Timeline
 
+_Space = tuple[bool, int, str]
+"""Whether it has a soft taint, less its free CPU, and its name: the scheduler takes the least first."""
+OF_NODES = ("workers", "unready_workers", "signed_workers", "node_named")
+"""What a view derives from nodes alone."""
+OF_PODS = ("pods_on", "loads", "waiting_pods", "unplaced_pods", "placed_count", "empty_workers")
+"""What it derives from pods, where no node changed either."""
+
 
 class Inventory:
     def __init__(self, timeline: Timeline) -> None:
@@ -89,9 +96,9 @@ class Inventory:
         nodes = tuple(self.nodes.values()) if self._nodes_changed else last.nodes
         pods = tuple(self.pods.values()) if self._changed else last.pods
         view = ClusterView(nodes, pods, budgets)
-        kept = ("workers", "node_named") if not self._nodes_changed else ()
+        kept = OF_NODES if not self._nodes_changed else ()
         if not self._changed:
-            kept = (*kept, "pods_on", "loads", "waiting_pods", "unplaced_pods", "empty_workers")
+            kept = (*kept, *OF_PODS)
         else:
             loads = vars(view)["loads"] = self._fresh_loads()
             vars(view)["pods_on"] = {name: load.pods for name, load in loads.items()}
@@ -159,6 +166,8 @@ class Scheduler:
         self._inventory = inventory
         self._bind = bind
         self._placement = Placement()
+        self._spaces: dict[str, _Space] = {}
+        """Of each room that is open."""
         self._stale = inventory.follow()
 
     def run(self) -> None:
@@ -166,7 +175,7 @@ class Scheduler:
         if not self._inventory.waiting:
             return
         self._refresh()
-        emptiest = [_by_space(room) for room in self._placement.rooms.values()]
+        emptiest = list(self._spaces.values())
         heapify(emptiest)
         reluctant = any(entry[0] for entry in emptiest)
         hopeless: set[tuple[str, str]] = set()
@@ -181,7 +190,7 @@ class Scheduler:
                 hopeless.add(kin)
             else:
                 self._place(pod, room)
-                heappush(emptiest, _by_space(room))
+                heappush(emptiest, self._spaces[room.name])
 
     def why_not(self, pod: Pod, node_name: str, without: Container[str] = ()) -> Misfit | None:
         """Why the pod could not go to this node if it took pods and those with these UIDs were not there;
@@ -189,7 +198,7 @@ class Scheduler:
         there = [other for other in _present(self._inventory, node_name) if other.uid not in without]
         return self._placement.why_not(pod, room_of(self._inventory.nodes[node_name], there))
 
-    def _choose(self, pod: Pod, emptiest: list[tuple[bool, int, str]], reluctant: bool) -> Room | None:
+    def _choose(self, pod: Pod, emptiest: list[_Space], reluctant: bool) -> Room | None:
         """The emptiest room that it fits, taken off the heap. `reluctant`: whether any has a soft taint, so
         roomier ones may follow a room with too little CPU; else that is the end."""
         passed_over = []
@@ -213,16 +222,20 @@ class Scheduler:
     def _place(self, pod: Pod, room: Room) -> None:
         was_stale = room.name in self._stale
         self._placement.place(self._bind(pod, room.name), room)
+        self._spaces[room.name] = _by_space(room)
         if not was_stale:
             self._stale.discard(room.name)
 
     def _refresh(self) -> None:
         for name in sorted(self._stale):
             self._placement.close(name)
+            self._spaces.pop(name, None)
             node = self._inventory.nodes.get(name)
             if node is None or not node.ready or node.unschedulable:
                 continue
-            self._placement.open(room_of(node, _present(self._inventory, name)))
+            room = room_of(node, _present(self._inventory, name))
+            self._placement.open(room)
+            self._spaces[name] = _by_space(room)
         self._stale.clear()
 
 
@@ -230,6 +243,6 @@ def _present(inventory: Inventory, node_name: str) -> list[Pod]:
     return [pod for pod in inventory.on(node_name) if not pod.finished]
 
 
-def _by_space(room: Room) -> tuple[bool, int, str]:
+def _by_space(room: Room) -> _Space:
     reluctant = any(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in room.taints)
     return (reluctant, -room.cpu_milli, room.name)

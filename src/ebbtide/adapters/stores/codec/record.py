@@ -20,7 +20,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -54,6 +54,8 @@ from ebbtide.model.record import (
     UnfitNode,
     Unwell,
 )
+
+T = TypeVar("T")
 
 COMPRESS_ABOVE_BYTES = 1024
 KNOWN_KINDS = frozenset(LogKind)
@@ -239,6 +241,12 @@ def _contradictions(item: Mapping[str, Any], record: Record) -> Iterator[str]:
         )
 
 
+def _many(item: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """A tuple of these; most are empty most of the time."""
+    raw = item.get(name, ())
+    return cast("T", ()) if raw in ([], ()) else convert(raw, kind)
+
+
 def _read(item: Mapping[str, Any], cluster: str) -> Record:
     aside = item.get("setAside")
     if aside is not None and not isinstance(aside, Mapping):
@@ -260,13 +268,13 @@ def _read(item: Mapping[str, Any], cluster: str) -> Record:
         worker_count=int(item.get("workerCount", 0)),
         pod_count=int(item.get("podCount", 0)),
         shrunk_since=int(item.get("shrunkSinceEpoch", 0)),
-        counted=convert(item.get("countedNodes", ()), tuple[Counted, ...]),
-        counted_before=convert(item.get("countedNodesBefore", ()), tuple[Counted, ...]),
+        counted=_many(item, "countedNodes", tuple[Counted, ...]),
+        counted_before=_many(item, "countedNodesBefore", tuple[Counted, ...]),
         ticked_at=int(item.get("tickedEpoch", 0)),
         launching=launching,
         removing=removing,
-        spots=convert(item.get("spotOperations", ()), tuple[Spot, ...]),
-        refused=convert(item.get("refusedRemovals", ()), tuple[Refused, ...]),
+        spots=_many(item, "spotOperations", tuple[Spot, ...]),
+        refused=_many(item, "refusedRemovals", tuple[Refused, ...]),
         launching_aside=None if aside is None else launching_from_item(aside),
         removing_aside=None if aside is None else removing_from_item(aside),
         unclean_runs=runs,
@@ -275,21 +283,21 @@ def _read(item: Mapping[str, Any], cluster: str) -> Record:
         launch_backoff_until=int(item.get("launchBackoffUntilEpoch", 0)),
         removal_failures=int(item.get("removalFailures", 0)),
         removal_backoff_until=int(item.get("removalBackoffUntilEpoch", 0)),
-        rests=convert(item.get("rests", ()), tuple[DrainBackoff, ...]),
-        drain_failures=convert(item.get("drainFailures", ()), tuple[DrainFailures, ...]),
-        offer_rests=convert(item.get("offerRests", ()), tuple[CapacityBackoff, ...]),
-        orphans=convert(item.get("orphans", ()), tuple[Missing, ...]),
+        rests=_many(item, "rests", tuple[DrainBackoff, ...]),
+        drain_failures=_many(item, "drainFailures", tuple[DrainFailures, ...]),
+        offer_rests=_many(item, "offerRests", tuple[CapacityBackoff, ...]),
+        orphans=_many(item, "orphans", tuple[Missing, ...]),
         emptied=_since_by_node(item.get("lastContainerRemovedAt", {})),
         underused=_since_by_node(item.get("underusedSinceEpoch", {})),
-        unwell=convert(item.get("unwellNodes", ()), tuple[Unwell, ...]),
-        unfit=convert(item.get("unfitNodes", ()), tuple[UnfitNode, ...]),
-        headroom=convert(item.get("headroomSeen", ()), tuple[HeadroomSeen, ...]),
-        demand=convert(item.get("recentDemand", ()), tuple[Demand, ...]),
+        unwell=_many(item, "unwellNodes", tuple[Unwell, ...]),
+        unfit=_many(item, "unfitNodes", tuple[UnfitNode, ...]),
+        headroom=_many(item, "headroomSeen", tuple[HeadroomSeen, ...]),
+        demand=_many(item, "recentDemand", tuple[Demand, ...]),
         last_consolidation_at=int(item.get("lastConsolidationEpoch", 0)),
         consolidations_in_vain=int(item.get("consolidationsInVain", 0)),
         consolidation_owes=int(item.get("consolidationOwes", 0)),
-        evictions=convert(item.get("consolidationEvictionEpochs", ()), tuple[int, ...]),
-        leaving=convert(item.get("leaving", ()), tuple[Leaving, ...]),
+        evictions=_many(item, "consolidationEvictionEpochs", tuple[int, ...]),
+        leaving=_many(item, "leaving", tuple[Leaving, ...]),
         paused=bool(item.get("removalsPaused", False)),
         pause_reason=str(item.get("pauseReason", "")),
         decision_key=str(item.get("decisionKey", "")),
