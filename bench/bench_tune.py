@@ -4,10 +4,12 @@
     python -m bench.bench_tune --data FOLDER --keep FOLDER --sobol 256
 
 FOLDER holds CSV files, seconds in the first column. Of each file the middle `--days` are taken, scaled to
-`--pods` pods on average: of series that count the same the sum, else the first series. With `--sobol 256`
-the front of the search is compared with that of so many points of a Sobol sequence, on the part that was
-learned on, by the area that they cover. Finished runs are kept in the folder of `--keep`, so the same command
-continues after a stop.
+`--pods` pods on average: of series that count the same the sum, else the first series. With `--minutes 15`
+demand changes every 15 minutes at most, to the mean of that time: fewer changes are faster to play.
+
+With `--sobol 256` the front of the search is compared with that of so many points of a Sobol sequence, on
+the part that was learned on, by the area that they cover. Finished runs are kept in the folder of `--keep`:
+the same command continues after a stop.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 
 from bench.sobol import points
 from ebbtide.config.document import parse_document
@@ -43,8 +47,8 @@ MARGIN = 1.1
 """The corner up to which areas are measured is so much worse than the worst of both fronts."""
 
 
-def middle_of(path: Path, days: float, pods: int) -> Recording:
-    values = list(_values(path))
+def middle_of(path: Path, days: float, pods: int, minutes: int = 0) -> Recording:
+    values = list(_coarser(_values(path), minutes * 60) if minutes else _values(path))
     begin = max((values[-1][0] - days * DAY) / 2, 0.0)
     kept = [(at - begin, value) for at, value in values if begin <= at < begin + days * DAY]
     mean = sum(value for _, value in kept) / len(kept)
@@ -65,6 +69,11 @@ def _values(path: Path) -> Iterator[tuple[float, float]]:
     alike = len({name.partition("_")[0] for name in names}) == 1
     for at, *values in rows:
         yield float(at), sum(float(one or 0) for one in (values if alike else values[:1]))
+
+
+def _coarser(values: Iterator[tuple[float, float]], seconds: int) -> Iterator[tuple[float, float]]:
+    for number, several in groupby(values, key=lambda one: int(one[0] // seconds)):
+        yield number * seconds, fmean(value for _, value in several)
 
 
 def exact(row: Row) -> float:
@@ -104,7 +113,7 @@ class Verdict:
 
 
 def judged(path: Path, asked: argparse.Namespace, sweep: Sweep) -> Verdict:
-    recording = middle_of(path, asked.days, asked.pods)
+    recording = middle_of(path, asked.days, asked.pods, asked.minutes)
     began = time.process_time()
     found = tune(recording, path.name, _asked(asked), sweep)
     print(f"{path.name}: {named({one.key: one.proposed for one in found.changes})}", flush=True)
@@ -117,7 +126,7 @@ def _asked(asked: argparse.Namespace) -> Asked:
 
 def areas(path: Path, asked: argparse.Namespace, sweep: Sweep) -> tuple[float, float, str]:
     """Of the search and of the Sobol points, as shares of the same rectangle, and the point that is worst."""
-    recording = middle_of(path, asked.days, asked.pods)
+    recording = middle_of(path, asked.days, asked.pods, asked.minutes)
     parts = parts_of(recording, story_of(recording, path.name).config, path.name)
     tuning = Tuning(parts, path.name, _asked(asked), sweep, lambda *_: None)
     plan = _asked(asked).plan
@@ -168,6 +177,7 @@ def main() -> int:
     parser.add_argument("--evals", type=int, default=80)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pods", type=int, default=20)
+    parser.add_argument("--minutes", type=int, default=0, help="demand changes so rarely; 0: as in the file")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--only", default="", help="only files whose name holds this")
     parser.add_argument("--sobol", type=int, default=0, help="compare with so many Sobol points")

@@ -66,6 +66,14 @@ def test_the_command_says_what_to_expect_and_how_good_that_was(shell: Shell) -> 
     assert set(first["errors"]) == {"forecast", "seasonal naive", "last value"}
 
 
+def test_an_error_beyond_measure_is_shown_as_such(shell: Shell) -> None:
+    """Each day repeats the one before exactly: the error to compare with is zero."""
+    write_recording(shell.folder / "month.ebb", days(6))
+    lines = shell.run("forecast", "month.ebb").out.splitlines()
+    web = next(line for line in lines if line.startswith("default/web")).split()
+    assert web[-4:] == ["0.00", "0.00", ">999", "100.0%"]
+
+
 @pytest.mark.parametrize(
     ("horizon", "says"),
     [("24", "is not a duration"), ("1m", "Allowed: 15 min to 7 days"), ("9d", "Allowed: 15 min to 7 days")],

@@ -207,3 +207,20 @@ def test_a_trace_without_requests_is_refused(shell: Shell) -> None:
     assert "one source to record from" in shell.run("record", "-o", "month.ebb", code=2).err
     assert "there is no log" in shell.run("record", "--log", "-o", "month.ebb", code=2).err
     assert shell.files() == ["trace.csv"]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "says"),
+    [
+        ("lots", "512Mi", "--cpu 'lots' is not an amount of CPU"),
+        ("500m", "512", "--memory '512' is not an amount of memory with its unit"),
+    ],
+)
+def test_a_wrong_request_of_a_trace_is_refused(shell: Shell, cpu: str, memory: str, says: str) -> None:
+    shell.write("ebbtide.yaml", CONFIG)
+    shell.write("trace.csv", TRACE)
+    arguments = ("record", "--csv", "trace.csv", "--cpu", cpu, "--memory", memory, "-o", "month.ebb")
+    refused = shell.run(*arguments, code=2).err
+    assert says in refused
+    assert "nothing was written" in refused
+    assert shell.files() == ["ebbtide.yaml", "trace.csv"]

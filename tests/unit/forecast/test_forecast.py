@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ebbtide.core.forecast.combine import (
+    BUCKETS,
     FADES,
     GROWN,
     HIGH,
@@ -83,7 +84,7 @@ def test_the_steps_that_are_looked_at_in_the_past_are_at_no_fixed_distance() -> 
     """At a fixed one, all could be full hours."""
     past = Past(np.arange(14.0 * 288), 288, 288)
     assert len(past.truth) == PAST_ORIGINS * LEARNED_STEPS
-    first = past.truth[:LEARNED_STEPS]
+    first = past.truth.reshape(BUCKETS, PAST_ORIGINS, -1)[:, 0].ravel()
     assert {1 <= step <= 11 for step in np.diff(first)} == {True}
     assert len(set(np.diff(first))) > 3
 

@@ -7,17 +7,19 @@ combined by how wrong each was lately, with quantiles from how wrong the combina
 Weights and quantiles come from origins whose outcome is known: what is forecast for tomorrow is judged by
 what would have been forecast for the days before. The weights begin with how wrong each member was by itself.
 Then they follow the error of the combination downhill: members that err in opposite directions are worth more
-together.
+together. They do so in two ways, over the whole past again and again, and once through it from origin to
+origin: the first finds more, the second follows what changes. Used is the mean of both.
 
 Simple forecasts that are combined: the same time of earlier days or weeks, corrected by how far off that is
-just now, or grown as the last day grew. All origins are computed at once. An origin is the index of the
-first value that is not known there.
+just now, or grown as the last hours or the last day grew. All origins are computed at once. An origin is the
+index of the first value that is not known there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,23 +38,22 @@ class Profile:
 
 LAGS: tuple[tuple[int, ...], ...] = (
     (1,),
-    (1, 2),
     (1, 2, 3),
     (1, 2, 3, 4, 5, 6, 7),
     (7,),
     (7, 14),
     (7, 14, 21),
 )
-SMOOTH_HOURS = (0, 1, 3)
+SMOOTH_HOURS = (0, 3)
 PROFILES = tuple(Profile(lags, hours) for hours in SMOOTH_HOURS for lags in LAGS)
 FADES = (0.0, 4.0, 24.0)
 """Hours within which the current error of a profile fades to a third; 0: it is not corrected."""
-GROWN = tuple(Profile(lags, hours) for hours in (1, 3) for lags in ((1,), LAGS[3], *LAGS[4:]))
-"""Profiles that are also multiplied by how much the last day had, to the days before it."""
+GROWN_HOURS = (1, 3)
+GROWN = tuple(Profile(lags, hours) for hours in GROWN_HOURS for lags in ((1,), *LAGS[2:]))
+"""Profiles that are also multiplied by how much the last hours had, to the same hours of the days before."""
+GROWTHS = ((3, 0.0), (6, 0.0), (6, 24.0), (24, 0.0))
+"""How many hours are compared, and within which their growth fades; 0: it stays."""
 MOST_GROWTH = 5.0
-HALF_LIVES = (2.0, 6.0)
-"""Days after which a day counts half in the mean of the same time of all days."""
-HALVED_DAYS, HALVED_HOURS = 14, (1, 3)
 MEDIANS = ((1, 2, 3), (1, 2, 3, 4, 5, 6, 7), (7, 14, 21))
 """Days whose median at the same time is a forecast: one burst does not move it."""
 LEVEL_DAYS = (1, 3, 7)
@@ -69,8 +70,8 @@ NAIVE = (LAST_VALUE, 1, SEASONAL_NAIVE)
 COUNT = (
     2
     + len(PROFILES) * len(FADES)
-    + len(GROWN)
-    + len(HALVED_HOURS) * len(HALF_LIVES)
+    + len(GROWN) * len(GROWTHS)
+    + len(GROWN_HOURS)
     + len(MEDIANS)
     + 2 * len(LEVEL_DAYS)
 )
@@ -85,11 +86,12 @@ def predictions(values: Floats, origins: Ints, ahead: Ints, per_day: int) -> Flo
 
 def predictions_at(values: Floats, origins: Ints, row: Ints, ahead: Ints, per_day: int) -> Floats:
     """By member and point: `ahead` steps from the origin `row`. The last value, the last hour, each profile
-    with each fade, then the grown ones, the means and medians of days, and the levels. Where a member needs
-    more history than there is, it uses the days that are known: at least one and an hour."""
+    with each fade, the grown ones, the day before with the change of a week ago, medians of days, and the
+    levels. Where a member needs more history than there is, it uses the days that are known: at least one and
+    an hour."""
     made = np.empty((COUNT, len(row)))
     points = _Points(values, origins, row, ahead, per_day)
-    groups = (points.naive, points.profiles, points.grown, points.halved, points.medians, points.levels)
+    groups = (points.naive, points.profiles, points.grown, points.weekly, points.medians, points.levels)
     for place, one in enumerate(one for group in groups for one in group()):
         made[place] = one
     return np.maximum(made, 0.0, out=made)
@@ -102,7 +104,7 @@ class _Points:
         unknown = np.full(OLDEST_DAYS * per_day, np.nan)
         self._smooth = {
             hours: np.concatenate([unknown, smoothed(values, hours * per_day // 24)])
-            for hours in SMOOTH_HOURS
+            for hours in {*SMOOTH_HOURS, *GROWN_HOURS}
         }
         self._zero = origins[row] + len(unknown)
         self._sums = np.concatenate([[0.0], np.cumsum(values)])
@@ -129,19 +131,22 @@ class _Points:
         return np.asarray(np.exp(-(self._ahead + 1) / (hours * self._day / 24)))
 
     def grown(self) -> Iterator[Floats]:
-        now = self._level(0, self._day)
-        for profile in GROWN:
-            then = _mean_of_known([self._level(lag * self._day, self._day) for lag in profile.lags], now)
-            growth = np.clip(now / np.maximum(then, 1e-9), 1 / MOST_GROWTH, MOST_GROWTH)
-            yield self._mean(profile) * growth[self._row]
+        for hours, fade in GROWTHS:
+            width = hours * self._day // 24
+            now = self._level(0, width)
+            left = self._fading(fade) if fade else None
+            for profile in GROWN:
+                then = _mean_of_known([self._level(lag * self._day, width) for lag in profile.lags], now)
+                growth = _growth(now, then)[self._row]
+                yield self._mean(profile) * (growth if left is None else growth**left)
 
-    def halved(self) -> Iterator[Floats]:
-        lags = np.arange(1, HALVED_DAYS + 1)
-        counts = np.stack([0.5 ** (lags / half) for half in HALF_LIVES])
-        for hours in HALVED_HOURS:
-            days = np.stack([self._same_time(lag, hours) for lag in lags.tolist()])
-            known = ~np.isnan(days)
-            yield from (counts @ np.where(known, days, 0.0)) / (counts @ known)
+    def weekly(self) -> Iterator[Floats]:
+        """The day before, changed as much as the same weekday differed from the day before it, a week ago.
+        Half of that, since the same two days of one week are a small sample."""
+        for hours in GROWN_HOURS:
+            before, then, before_then = (self._same_time(lag, hours) for lag in (1, 7, 8))
+            change = np.sqrt(_growth(then, before_then))
+            yield np.where(np.isnan(change), before, before * change)
 
     def medians(self) -> Iterator[Floats]:
         for lags in MEDIANS:
@@ -180,6 +185,10 @@ class _Points:
         return np.where(end >= width, whole / width, np.nan)
 
 
+def _growth(now: Floats, then: Floats) -> Floats:
+    return np.clip(now / np.maximum(then, 1e-9), 1 / MOST_GROWTH, MOST_GROWTH)
+
+
 def _mean_of_known(values: list[Floats], otherwise: Floats) -> Floats:
     """Of those that are numbers; `otherwise` where none is."""
     mean = np.asarray(sum(values) / len(values))
@@ -214,7 +223,7 @@ WHOLE = 0.5
 NAIVE_COUNTS = 1000.0
 """What a naive member counts at equal error, to any other: where nothing can be learned, the best of many is
 only the luckiest."""
-STEPS_DOWN, PACE = 20, 3.0
+STEPS_DOWN, PACE, PACE_BY_ORIGIN = 20, 3.0, 1.0
 LEAST_WEIGHT = 1e-6
 FORGETS = 0.97
 """What an error counts for the weights, to that of the origin after it: what was good lately is preferred."""
@@ -300,6 +309,10 @@ class Past:
         many = min(horizon, LEARNED_STEPS)
         row = np.repeat(np.arange(len(origins)), many)
         ahead = _spread_out(len(origins), many, horizon)
+        parts = min(BUCKETS, horizon)
+        # One part after the other, each in the order of the origins: a part is a slice.
+        order = np.argsort(ahead * parts // horizon, kind="stable")
+        row, ahead = row[order], ahead[order]
         now = np.full(horizon, len(origins)), np.arange(horizon)
         made = predictions_at(
             values,
@@ -311,8 +324,8 @@ class Past:
         self.made, self.now = made[:, : len(row)], made[:, len(row) :]
         """By member, and by point in the past or step ahead."""
         self.truth = values[origins[row] + ahead]
-        self._origins = len(origins)
-        self._part = now[1] * min(BUCKETS, horizon) // horizon
+        self._origins, self._row = len(origins), row
+        self._part = now[1] * parts // horizon
         self._part_then = self._part[ahead]
         counts = FORGETS ** (len(origins) - 1 - row)
         self._counts = np.asarray(counts / counts.sum())
@@ -327,15 +340,19 @@ class Past:
         count_of[list(NAIVE)] = NAIVE_COUNTS
         now, then = np.empty(ahead.shape[1]), np.empty(made.shape[1])
         for part in np.unique(self._part):
-            here, there = self._part == part, self._part_then == part
+            here, there = _where(self._part, part), _where(self._part_then, part)
             counts = self._counts[there] / self._counts[there].sum()
             error = np.maximum((1 - WHOLE) * (off[:, there] @ counts) + whole, 1e-9)
-            error[LAST_VALUE] = max(error[LAST_VALUE], self._moves(int(np.flatnonzero(here).mean()) + 1))
+            error[LAST_VALUE] = max(error[LAST_VALUE], self._moves((here.start + here.stop - 1) // 2 + 1))
             weight = (error / error.min()) ** -POWER * count_of
             heard = weight > LEAST_WEIGHT * weight.max()
-            weight, values = weight[heard] / weight[heard].sum(), made[np.ix_(heard, there)]
-            weight = _downhill(weight, values, self.truth[there], counts / error.min())
-            now[here], then[there] = weight @ ahead[np.ix_(heard, here)], weight @ values
+            weight, values = weight[heard] / weight[heard].sum(), made[heard, there]
+            truth, unit = self.truth[there], float(error.min())
+            weight = (
+                _downhill(weight, values, truth, counts / unit)
+                + _one_by_one(weight, values, truth, self._row[there], unit)
+            ) / 2
+            now[here], then[there] = weight @ ahead[heard, here], weight @ values
         return now, then
 
     def _moves(self, steps: int) -> float:
@@ -358,6 +375,11 @@ class Past:
             spread[:, self._part == part] = np.array([max(low, 0.0) + min(high, 0.0), *outer])[:, None]
         found = np.maximum(now + spread * np.sqrt(np.maximum(now, least)), 0.0)
         return dict(zip(LEVELS, found, strict=True))
+
+
+def _where(parts: Ints, part: int) -> slice:
+    """Where it is in `parts`, which are in order."""
+    return slice(*np.searchsorted(parts, [part, part + 1]).tolist())
 
 
 def _spread_out(origins: int, many: int, horizon: int) -> Ints:
@@ -385,3 +407,17 @@ def _downhill(weight: Floats, made: Floats, truth: Floats, count: Floats) -> Flo
         weight = weight / weight.sum()
         total += weight
     return total / STEPS_DOWN
+
+
+def _one_by_one(weight: Floats, made: Floats, truth: Floats, row: Ints, unit: float) -> Floats:
+    """The same, with one step for each origin, the oldest first: which members err together today counts
+    more than which did two weeks ago."""
+    total, turns = np.zeros_like(weight), [0, *(np.flatnonzero(np.diff(row)) + 1).tolist(), len(row)]
+    for begin, end in pairwise(turns):
+        values = made[:, begin:end]
+        slope = values @ np.sign(weight @ values - truth[begin:end])
+        steps = slope * (-PACE_BY_ORIGIN / (unit * (end - begin)))
+        weight = weight * np.exp(steps - steps.max())
+        weight /= weight.sum()
+        total += weight
+    return total / (len(turns) - 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -195,6 +195,7 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
     """Record the demand on a cluster as one file, for `simulate`, `backtest` and `forecast`."""
     from ebbtide.config.document import Read, read_document
     from ebbtide.config.load import FILE_NAME, build_config
+    from ebbtide.config.section import read_cpu_milli, read_memory_mib
     from ebbtide.entrypoints.recordings import RecordingRequest, record_prometheus
     from ebbtide.entrypoints.views.foresight import said_of
     from ebbtide.simulator.recording.file import anonymised, settings_of, with_first_nodes, write_recording
@@ -220,6 +221,8 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
     elif csv is None:
         recording = _from_log(built, written, days)
     elif cpu and memory:
+        _checked("--cpu", cpu, read_cpu_milli)
+        _checked("--memory", memory, read_memory_mib)
         trace = record_trace(
             csv, Pods(cpu, memory, per_pod), written, start, lambda said: print(f"{said}.", file=sys.stderr)
         )
@@ -236,6 +239,13 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
         history.done()
     seconds, workloads = recording.story["until"], len(recording.demand)
     print(f"{output}: {said_of(recording.recorded, seconds, workloads, size)}")
+
+
+def _checked(option: str, value: str, read: Callable[[str], int]) -> None:
+    try:
+        read(value)
+    except ValueError as error:
+        raise Usage(f"{option} {value!r} is {error}; nothing was written.") from error
 
 
 def _epoch(until: str) -> int | None:

@@ -28,6 +28,7 @@ from ebbtide.core.words import a_while
 from ebbtide.errors import Usage
 
 DAY = 86_400
+MOST_SHOWN = 1000
 COLUMNS = ("", "now", "p50", "p90", "p95", "highest at", "error", "a day before", "last value", "p95 covered")
 NOTE = (
     "p50, p90 and p95 at the time of the highest p95. error: mean error over the past; 1 is that of the same "
@@ -91,10 +92,15 @@ def forecast_json(found: list[Expected], begins: float, step_seconds: int) -> di
 def _cells(one: Expected, begins: float, step_seconds: int) -> tuple[str, ...]:
     peak = int(one.quantiles[HIGH].argmax())
     levels = (str(ceil(one.quantiles[level][peak] - 1e-9)) for level in (MEDIAN, NINETY, HIGH))
-    errors = [f"{error.mase:.2f}" for error in one.errors.values()] or ["-", "-", "-"]
+    errors = [_error(error.mase) for error in one.errors.values()] or ["-", "-", "-"]
     covered = f"{one.errors['forecast'].coverage:.1%}" if one.errors else "-"
     at = _moment(begins + peak * step_seconds)[:16].replace("T", " ")
     return (one.name, f"{one.now:g}", *levels, at, *errors, covered)
+
+
+def _error(mase: float) -> str:
+    """Where each day repeats the one before exactly, any other error is many times as large."""
+    return f"{mase:.2f}" if mase < MOST_SHOWN else f">{MOST_SHOWN - 1}"
 
 
 def _moment(epoch: float) -> str:
