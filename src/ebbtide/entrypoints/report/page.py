@@ -46,7 +46,8 @@ svg text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
 .key.potential { background: var(--potential); } .key.realised { background: var(--realised); }
 .key.net { background: var(--net); }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line);
+  vertical-align: top; }
 td:first-child { white-space: nowrap; } td:last-child { overflow-wrap: anywhere; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 @media print { body { background: #fff; max-width: none; padding: 0; print-color-adjust: exact; }

@@ -65,7 +65,7 @@ class NodeCause(StrEnum):
     NOT_READY = "node_not_ready"
 
 
-SHUT = {
+CLOSED_TO_PODS = {
     NodeCause.LEAVING: "is being removed and accepts no new pods",
     NodeCause.CORDONED: "cordoned: it accepts no new pods",
     NodeCause.NOT_READY: "not ready",
@@ -106,7 +106,9 @@ def why_pending(
         return PodAnswer(PodCause.NOT_PENDING, says)
     placement = placement_of(snapshot.cluster, coming=[pod])
     fits, against = _against(pod, placement)
-    nodes = tuple(sorted([*against, *_shut(snapshot.cluster, record)], key=lambda each: -each.nodes))
+    nodes = tuple(
+        sorted([*against, *_closed_to_pods(snapshot.cluster, record)], key=lambda each: -each.nodes)
+    )
     nodes = nodes[:MOST_REASONS]
     if fits:
         have = "has" if fits == 1 else "have"
@@ -129,7 +131,7 @@ def why_pending(
     return PodAnswer(cause, says, nodes, about=held.name if held else "")
 
 
-def _shut(cluster: ClusterView, record: Record) -> list[Against]:
+def _closed_to_pods(cluster: ClusterView, record: Record) -> list[Against]:
     """Nodes that take no pods now: the table of a pod accounts for every node."""
     leaving = {one.node_name for one in in_disruption(record)}
     found = Counter(
@@ -141,7 +143,7 @@ def _shut(cluster: ClusterView, record: Record) -> list[Against]:
         for node in cluster.nodes
         if node.unschedulable or not node.ready
     )
-    return [Against(cause, count, SHUT[cause]) for cause, count in found.items()]
+    return [Against(cause, count, CLOSED_TO_PODS[cause]) for cause, count in found.items()]
 
 
 def _against(pod: Pod, placement: Placement) -> tuple[int, list[Against]]:
