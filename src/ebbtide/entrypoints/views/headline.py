@@ -106,10 +106,8 @@ def why_pending(
         return PodAnswer(PodCause.NOT_PENDING, says)
     placement = placement_of(snapshot.cluster, coming=[pod])
     fits, against = _against(pod, placement)
-    nodes = tuple(
-        sorted([*against, *_closed_to_pods(snapshot.cluster, record)], key=lambda each: -each.nodes)
-    )
-    nodes = nodes[:MOST_REASONS]
+    against += _closed_to_pods(snapshot.cluster, record)
+    nodes = tuple(sorted(against, key=lambda each: -each.nodes)[:MOST_REASONS])
     if fits:
         have = "has" if fits == 1 else "have"
         says = f"{count_of(fits, 'node')} {have} room for it: the Kubernetes scheduler places it"
@@ -228,7 +226,7 @@ def _at_rest(here: HeadlineSituation) -> str:
     pods = sum(len(found) for found in here.cluster.pods_on.values())
     what = "Nothing to do"
     if here.unmeasured:
-        what = "No node is removed for low use while the metrics cannot be read"
+        what = "The metrics cannot be read, so no node is removed for low use"
     return f"{what}: {nodes} for {count_of(pods, 'pod')}, none pending{paused}"
 
 
