@@ -63,7 +63,7 @@ def test_at_rest_it_counts_nodes_and_pods() -> None:
         (
             make_record(),
             {"unmeasured": True},
-            "The metrics cannot be read, so no node is removed for low use: 1 node for 2 pods, none pending",
+            "No node counts as idle while CPU is unknown: 1 node for 2 pods, none pending",
         ),
     ],
     ids=["no runner ticks", "the metrics are gone"],

@@ -226,7 +226,7 @@ def _at_rest(here: HeadlineSituation) -> str:
     pods = sum(len(found) for found in here.cluster.pods_on.values())
     what = "Nothing to do"
     if here.unmeasured:
-        what = "The metrics cannot be read, so no node is removed for low use"
+        what = "No node counts as idle while CPU is unknown"
     return f"{what}: {nodes} for {count_of(pods, 'pod')}, none pending{paused}"
 
 
