@@ -163,7 +163,7 @@ class Attack:
         except OSError as error:
             self.answers[f"listener: {type(error).__name__}"] += 1
         finally:
-            heard.set()  # whoever was not let in is not waited for
+            heard.set()  # a caller that was not let in is not waited for
 
     async def _rubbish(self, seconds: float) -> None:
         began = time.monotonic()
@@ -201,7 +201,7 @@ class Tick:
     at: float
     wall: float
     process: float
-    """CPU time of the whole process while it went on."""
+    """CPU time of the whole process while it continued."""
     thread: float
     """Of its own thread alone."""
     failed: str

@@ -3,7 +3,7 @@ boto3 and urllib3 alone, which any autoscaler on Lambda needs.
 
     python -m bench.bench_cold_start [--runs 9] [--package ZIP]
 
-Every figure is the median of fresh processes that have only the package's content on their path.
+Every number is the median of fresh processes that have only the package's content on their path.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from bench.bench_gate import BACKEND, nginx
 from bench.gate_crowd import Crowd, crowds
 from bench.gate_process import LOOPBACK, Given, Process, gate_process
-from ebbtide.gate.admission import Limits
+from ebbtide.gate.admission import GateLimits
 from ebbtide.gate.server import raise_file_limit
 from ebbtide.model.policy import GateProtocol
 from tests.unit.gate.house import free_ports
@@ -70,7 +70,7 @@ class Scene:
 
 @dataclass
 class Others:
-    """Requests to a policy that is awake, one after the other while something else goes on."""
+    """Requests to a policy that is awake, one after the other under another load."""
 
     port: int
     asked: int = 0
@@ -245,7 +245,7 @@ def main() -> int:
     parser.add_argument("--body", type=int, default=1024, help="MiB")
     given = parser.parse_args()
     files = raise_file_limit()
-    limit = min(Limits().held, files // 2, given.connections // 2)
+    limit = min(GateLimits().held, files // 2, given.connections // 2)
     first = free_ports(3)
     ports = range(first + 1, first + 3)
     setup = Given(ports, GateProtocol.HTTP, held=limit, head_seconds=5.0, hold_seconds=900.0)

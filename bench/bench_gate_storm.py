@@ -33,7 +33,7 @@ from ebbtide.adapters.stores.sql.migrate import upgrade
 from ebbtide.gate.server import raise_file_limit
 from ebbtide.model.idle import Phase
 from ebbtide.model.pod import WorkloadKind, WorkloadRef
-from ebbtide.model.policy import Gate, Policy, ServiceRef, Signal, SignalKind, Target
+from ebbtide.model.policy import Policy, ServiceRef, Signal, SignalKind, Target, WakeOnRequest
 from tests.integration.kube.gatehouse import SLICES, members, service
 from tests.integration.kube.objects import node, template, workload
 from tests.policy_harness import policy_id
@@ -283,7 +283,7 @@ def prepare(server: KubeServer, place: Place, names: Sequence[str]) -> list[Poli
                 signals=(Signal(SignalKind.REPORTED),),
                 grace_seconds=0,
                 created_at=now,
-                gate=Gate((ServiceRef("default", name),), hold_seconds=HOLD_SECONDS),
+                gate=WakeOnRequest((ServiceRef("default", name),), hold_seconds=HOLD_SECONDS),
             )
         )
         for number, name in enumerate(names, start=1)

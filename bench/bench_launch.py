@@ -30,13 +30,13 @@ from ebbtide.model.decision import Decision
 from ebbtide.model.pod import (
     AntiAffinity,
     LabelSelector,
-    Operator,
     Pod,
     PodNearby,
     PodPhase,
     Requirement,
     Resources,
     Scheduling,
+    SelectorOperator,
     Spread,
 )
 from ebbtide.model.pool import NodeType, Pool, Price
@@ -60,7 +60,7 @@ def pool_of(rows: Sequence[Row]) -> Pool:
 
 
 def _selector(app: str) -> LabelSelector:
-    return LabelSelector((Requirement("app", Operator.IN, (app,)),))
+    return LabelSelector((Requirement("app", SelectorOperator.IN, (app,)),))
 
 
 def _rules(kind: int, app: str) -> Scheduling:

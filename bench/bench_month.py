@@ -5,7 +5,7 @@ its own interval and consolidation, every tick of the daemon, all events of the 
     python -m bench.bench_month --series 200
 
 Prints for each profile the CPU seconds of the process that plays it (its start and the reading of the
-recording among them), ticks for each of these seconds, the share of the ticks that were passed over or used
+recording among them), ticks for each of these seconds, the share of the ticks that were skipped or used
 the last decision again, peak memory, and how many times the CPU of the bare world it takes: the same
 recording, played with nobody looking. Aim: 20 s for 100 nodes, 300 s for 1,000 nodes and 20,000 pods.
 

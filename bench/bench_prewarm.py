@@ -8,7 +8,7 @@ up to 21 days before are the notes of the daemon. `gate` is the share of the tim
 so by itself. Where it stays off, the row still shows what a forecast would have done.
 
 With `--quick` nothing is played: the replay that the daemon judges by is run over two weeks after each other.
-The gate is its verdict of the first week, the rest is what came of it in the second. The last lines say
+The gate is its verdict of the first week, the rest is what happened in the second. The last lines say
 whether a quarter of the gap is closed on two series or more, and whether the gate was off wherever it lost.
 """
 

@@ -52,7 +52,7 @@ time of eager is between 0.4 and 2.1 times that of the baseline."""
 
 
 def steps(seed: int, hours: float) -> list[dict[str, object]]:
-    """The same for a seed, whoever runs: when which workload asks for how many pods."""
+    """The same for a seed in every run: when which workload asks for how many pods."""
     chance = random.Random(f"steps/{seed}")
     found: list[dict[str, object]] = []
     for number in range(len(SIZES)):

@@ -2,7 +2,7 @@
 
 The bare side changes the same columns by as many bytes under the same kind of conditions, as durably, in
 three statements that each commit by themselves. Both sides run in turns, in small batches, so a busy
-machine slows them alike; the figure that counts is the ratio of the medians.
+machine slows them alike; the number that counts is the ratio of the medians.
 `python -m bench.bench_stores [--cycles N]`
 """
 

@@ -7,7 +7,7 @@ FOLDER holds CSV files, seconds in the first column. Of each file the middle `--
 `--pods` pods on average: of series that count the same the sum, else the first series. With `--sobol 256`
 the front of the search is compared with that of so many points of a Sobol sequence, on the part that was
 learned on, by the area that they cover. Finished runs are kept in the folder of `--keep`, so the same command
-goes on after a stop.
+continues after a stop.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def one_wake(server: KubeServer, found: Sleepers, number: int) -> float:
     def call() -> None:
         try:
             answered.set_result(found.wake(policy))
-        except Exception as error:  # shown by whoever asks for the result
+        except Exception as error:  # shown when the result is read
             answered.set_exception(error)
 
     caller = threading.Thread(target=call)

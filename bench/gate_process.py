@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebbtide.gate.admission import Address, Backends, Limits, Route, Routes
+from ebbtide.gate.admission import Address, Backends, GateLimits, Route, Routes
 from ebbtide.gate.keeper import House, Keeper
 from ebbtide.gate.metrics import GateMetrics
 from ebbtide.gate.server import listening, raise_file_limit
-from ebbtide.model.policy import Gate, GateProtocol, ServiceRef
+from ebbtide.model.policy import GateProtocol, ServiceRef, WakeOnRequest
 
 LOOPBACK = "127.0.0.1"
 PAGE_BYTES = resource.getpagesize()
@@ -49,7 +49,7 @@ def routes_for(ports: range, protocol: GateProtocol, hold_seconds: float) -> dic
     found = {}
     for number, port in enumerate(ports):
         service = ServiceRef("default", f"web-{number}")
-        gate = Gate((service,), protocol=protocol, max_held=1_000_000)
+        gate = WakeOnRequest((service,), protocol=protocol, max_held=1_000_000)
         found[port] = [Route(f"id-{number}", f"web-{number}", service, "http", gate, hold_seconds)]
     return found
 
@@ -82,7 +82,7 @@ async def serve(given: Given) -> None:
     async def wake(_: str) -> float:
         return 5.0
 
-    limits = Limits(held=given.held, wakes_per_minute=1_000_000, head_seconds=given.head_seconds)
+    limits = GateLimits(held=given.held, wakes_per_minute=1_000_000, head_seconds=given.head_seconds)
     keeper = Keeper(House(routes, backends, wake, limits=limits), metrics)
     loop = asyncio.get_running_loop()
     async with listening(keeper, LOOPBACK, given.ports):

@@ -2,7 +2,7 @@
 
     make pictures        writes docs/pictures/*.png
 
-Time stands still while a picture is taken and goes on by steps in between, so the same code shows the
+Time stands still while a picture is taken and continues by steps in between, so the same code shows the
 same cluster on every machine. The walk-through (docs/walkthrough.md) speaks of what is to be seen on them.
 """
 

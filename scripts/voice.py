@@ -3,7 +3,8 @@ and each name in `src` that was given up for the usual word.
 
 Checked are the documents, the unreleased part of the changelog, the pages, and the docstrings, comments and
 sentences of `src`. A sentence is a string literal with a space in it: single words may be names of the API,
-metrics, labels or keys, which stay. Code in Markdown is left out for the same reason.
+metrics, labels or keys, which stay. Code in Markdown is left out for the same reason. Of tests, benchmarks
+and scripts, docstrings, comments and the names of tests are checked, without quotations.
 """
 
 from __future__ import annotations
@@ -66,6 +67,12 @@ INSTEAD = {
     r"nor otherwise": "other reasons",
     r"read whole": "read completely",
     r"alive for us": "running",
+    r"(came|comes?|becomes?|became) of": "the result of, happened to",
+    r"for good": "permanently",
+    r"misdeeds?": "violation",
+    r"scratch paper": "while it is computed",
+    r"how-manieth": "the number of",
+    r"reckon(s|ed|ing)?": "count on, expect",
 }
 """A pattern of whole words, and what to write instead."""
 GIVEN_UP = {
@@ -104,6 +111,10 @@ GIVEN_UP_FILES = {
     "plans": "calls",
 }
 """Names of modules."""
+
+
+OF_THE_LINT = {"voice.py", "test_voice.py"}
+"""They name the words."""
 
 
 @dataclass(frozen=True)
@@ -155,11 +166,11 @@ Piece = tuple[int, str]
 """The line where a piece of prose starts, and its text."""
 
 
-def prose_of(path: Path) -> Iterator[Piece]:
+def prose_of(path: Path, name: str) -> Iterator[Piece]:
     text = path.read_text("utf-8")
     match path.suffix:
         case ".py":
-            yield from _python(text)
+            yield from _python(text) if name.startswith("src/") else _test(text)
         case ".md":
             yield from _markdown(_unreleased(text) if path.name == "CHANGELOG.md" else text)
         case _:
@@ -174,6 +185,22 @@ def _python(text: str) -> Iterator[Piece]:
             and re.search(r"\S\s+\S", node.value)
         ):
             yield node.lineno, node.value
+    yield from _comments(text)
+
+
+def _test(text: str) -> Iterator[Piece]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node.lineno, node.name.replace("_", " ")
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield (
+                node.lineno,
+                re.sub(r'"[^"]*"', lambda quoted: "~" * len(quoted.group()), str(node.value.value)),
+            )
+    yield from _comments(text)
+
+
+def _comments(text: str) -> Iterator[Piece]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
@@ -213,6 +240,8 @@ def read_paths(root: Path) -> Iterator[Path]:
     source = root / "src" / "ebbtide"
     for suffix in ("py", "js", "html", "css", "jinja"):
         yield from sorted(source.rglob(f"*.{suffix}"))
+    for folder in ("tests", "bench", "scripts"):
+        yield from sorted(path for path in (root / folder).rglob("*.py") if path.name not in OF_THE_LINT)
 
 
 def findings(root: Path) -> Iterator[Finding]:
@@ -222,7 +251,7 @@ def findings(root: Path) -> Iterator[Finding]:
     ]
     for path in read_paths(root):
         name = path.relative_to(root).as_posix()
-        for start, text in prose_of(path):
+        for start, text in prose_of(path, name):
             for pattern, instead in patterns:
                 for found in pattern.finditer(
                     re.sub(r"`[^`\n]*`", lambda code: "~" * len(code.group()), text)

@@ -24,7 +24,7 @@ from ebbtide.model.operation import (
     SpotKind,
     spot_id,
 )
-from ebbtide.model.pod import Budget, LabelSelector, Operator, Pod, Requirement, Resources
+from ebbtide.model.pod import Budget, LabelSelector, Pod, Requirement, Resources, SelectorOperator
 from ebbtide.model.pool import NodeType, Pool, Price
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -130,7 +130,7 @@ def make_daemon(node_name: str) -> Pod:
 
 def make_selector(**labels: str) -> LabelSelector:
     return LabelSelector(
-        tuple(Requirement(key, Operator.IN, (value,)) for key, value in sorted(labels.items()))
+        tuple(Requirement(key, SelectorOperator.IN, (value,)) for key, value in sorted(labels.items()))
     )
 
 

@@ -4,7 +4,7 @@ The unit tests come first, in two halves at the same time, each with coverage: t
 soon. `make unit` runs them alone.
 
 What cannot be run here is said first, with how to get it. A piece is shown when it has ended, whole; all run
-to their end, whatever becomes of the others. The tests on a real control plane are the last piece: it may
+to their end, whatever happens to the others. The tests on a real control plane are the last piece: it may
 still be being built.
 
 Tests with browsers, command lines and control planes share the machine with everything else. Where a few of

@@ -10,7 +10,6 @@ from ebbtide.errors import EbbtideError
 from ebbtide.model.policy import (
     Declaration,
     Declarer,
-    Gate,
     GateProtocol,
     HttpRules,
     NeverWake,
@@ -18,6 +17,7 @@ from ebbtide.model.policy import (
     Report,
     ServiceRef,
     WakeHeader,
+    WakeOnRequest,
 )
 from tests.builders import NOW
 from tests.policy_harness import make_policy, make_ref, policy_id
@@ -42,7 +42,7 @@ FULL_GATE = {
     },
 }
 """Every rule that a gate has for HTTP, as a SleepPolicy says it, and as it must arrive."""
-GATE_OF_FULL = Gate(
+GATE_OF_FULL = WakeOnRequest(
     (ServiceRef("default", "web"),),
     GateProtocol.HTTP,
     hold_seconds=90,

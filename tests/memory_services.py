@@ -9,7 +9,7 @@ from itertools import count
 
 from ebbtide.errors import Conflict, NotFound
 from ebbtide.model.pod import Workload, WorkloadRef
-from ebbtide.model.policy import Gate, GatePort, Service, ServicePort, ServiceRef, Takeover
+from ebbtide.model.policy import GatePort, Service, ServicePort, ServiceRef, Takeover, WakeOnRequest
 from tests.policy_harness import MemoryWorkloads, make_ref
 
 GATES = ("10.0.0.1", "10.0.0.2")
@@ -25,8 +25,8 @@ def make_service(name: str = "web", **changes: object) -> Service:
     return replace(found, **changes)  # type: ignore[arg-type]
 
 
-def gate_of(*names: str) -> Gate:
-    return Gate(tuple(service_ref(name) for name in names))
+def gate_of(*names: str) -> WakeOnRequest:
+    return WakeOnRequest(tuple(service_ref(name) for name in names))
 
 
 @dataclass

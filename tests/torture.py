@@ -1,7 +1,7 @@
 """All that takes long: millions of states, many seeds, every rule, every planted bug, and a sample of small
 changes. `make torture` runs it.
 
-Each part is shown as it goes and runs to its end, whatever becomes of the others; the results of all
+Each part is shown as it goes and runs to its end, whatever happens to the others; the results of all
 are the last lines.
 """
 

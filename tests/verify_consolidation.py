@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from ebbtide.model.consolidation import ConsolidationPlan
-from ebbtide.model.pod import LabelSelector, Operator, Pod, PodPhase, Requirement, TaintEffect
+from ebbtide.model.pod import LabelSelector, Pod, PodPhase, Requirement, SelectorOperator, TaintEffect
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node, Snapshot
 
@@ -198,10 +198,10 @@ def _selects(selector: LabelSelector, pod: Pod) -> bool:
 def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
     return {
-        Operator.IN: value in requirement.values,
-        Operator.NOT_IN: value not in requirement.values,
-        Operator.EXISTS: value is not None,
-        Operator.DOES_NOT_EXIST: value is None,
+        SelectorOperator.IN: value in requirement.values,
+        SelectorOperator.NOT_IN: value not in requirement.values,
+        SelectorOperator.EXISTS: value is not None,
+        SelectorOperator.DOES_NOT_EXIST: value is None,
     }[requirement.operator]
 
 

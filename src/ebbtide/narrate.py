@@ -216,7 +216,7 @@ def _spot_end(fact: OperationClosed) -> str:
         case SpotEnd.NEVER_JOINED:
             return "ended: it never joined"
         case SpotEnd.NOT_LISTED:
-            return "ended: it is not listed any more"
+            return "ended: it is no longer listed"
         case SpotEnd.NO_REPLACEMENT:
             return f"not followed: no replacement came ({fact.reason})"
         case SpotEnd.LAPSED:

@@ -3,7 +3,7 @@ that is told.
 
 A server that refuses a request may quote it, token and all; its words go into errors, and errors into the
 log, the record, Events and pages. So every error of Ebbtide is redacted when it becomes text, and whatever
-else tells words of others asks here.
+else repeats the words of others asks here.
 """
 
 from __future__ import annotations

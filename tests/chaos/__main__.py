@@ -1,4 +1,4 @@
-"""Run the chaos for so many seconds, half of them on each database, and print what came of it."""
+"""Run the chaos for so many seconds, half of them on each database, and print what happened."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Host:
         self._call(quiet)
 
     def finish(self, record: Record) -> tuple[list[str], dict[str, int]]:
-        """Everything that went wrong, and figures of what continued."""
+        """Everything that went wrong, and the totals."""
 
         def judged() -> tuple[list[str], dict[str, int]]:
             self._checker.finish(record)

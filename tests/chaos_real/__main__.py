@@ -1,4 +1,4 @@
-"""Disturb the whole product on real parts for so many seconds, and print what came of it."""
+"""Disturb the whole product on real parts for so many seconds, and print what happened."""
 
 from __future__ import annotations
 

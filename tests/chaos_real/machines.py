@@ -111,7 +111,7 @@ class Machines:
                 self._api.delete(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", now=True)
 
     def _try(self, path: str, body: Mapping[str, Any]) -> None:
-        """Whoever changed it meanwhile goes first; the next look comes soon."""
+        """The runner that changed it meanwhile goes first; the next look comes soon."""
         try:
             self._api.patch(path, body)
         except ApiRefused as refused:

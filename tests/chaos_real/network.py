@@ -2,7 +2,7 @@
 
     python -m tests.chaos_real.network '{"seed": 1, "targets": {"kube": "127.0.0.1:6443"}, "badness": 1}'
 
-Prints a line with the port of each door, then obeys: `calm` ends all disturbance, `count` prints what was
+Prints a line with the port of each listener, then obeys: `calm` ends all disturbance, `count` prints what was
 done so far. The bytes are not looked at: what is TLS or a database's own protocol is disturbed alike.
 """
 

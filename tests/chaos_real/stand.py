@@ -51,7 +51,7 @@ class Stand:
 
 @contextmanager
 def stand(database_name: str, seed: int, folder: Path) -> Iterator[Stand]:
-    """`Unavailable` where a part is not to be had."""
+    """`Unavailable` where a part is not available."""
     cluster = f"chaos-{database_name}"
     ensure_debian("prometheus", "prometheus")
     with ExitStack() as stack:

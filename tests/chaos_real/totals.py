@@ -1,4 +1,4 @@
-"""What came of a run."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunTotals:
     memory: list[tuple[int, int]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     of_other: list[str] = field(default_factory=list)
-    """Bugs of the other version, which are known or mended by now: told, and not held against this one."""
+    """Bugs of the other version, which are known or fixed by now: told, and not counted against this one."""
 
     def add(self, other: RunTotals) -> None:
         for name, value in vars(other).items():
@@ -37,6 +37,22 @@ class RunTotals:
     def held_against(self, owner: str) -> list[str]:
         """Where to tell what this runner did: an earlier version's faults are not this one's."""
         return self.of_other if owner.endswith("-other") else self.violations
+
+    def judge_coverage(self, changes: int, versions: int) -> None:
+        """A run in which something never happened shows nothing about it."""
+        happened = (
+            ("written", self.writes),
+            ("written by the other version", self.by_other or versions < 2),
+            ("launched", self.launches),
+            ("removed", self.removals),
+            ("lost", self.losses),
+            ("put to sleep", self.sleeps),
+            ("silent", self.silences),
+            ("seen to change", changes),
+        )
+        self.violations += [
+            f"nothing was ever {name}, so nothing was shown" for name, is_so in happened if not is_so
+        ]
 
     def judge_memory(self) -> None:
         """Of a run that ended before its first look nothing is known."""

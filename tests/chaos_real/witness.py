@@ -1,6 +1,6 @@
 """Sees what arrives at EC2, at the API server and in the store, past the network, and says what must not be.
 
-It knows nothing of what a runner was shown or meant: a termination is judged by the pods that the API
+It does not know what a runner was shown or meant: a termination is judged by the pods that the API
 server has on that node at this moment, and by the log as the database holds it.
 """
 
@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.5
 LATE_SECONDS = 1.0
 """The API server tells times in whole seconds."""
 UNSEEN_LOSS_SECONDS = 15
-"""A machine lost this shortly before the intent cannot have been known to whoever wrote it."""
+"""A machine lost this shortly before the intent cannot have been known to the runner that wrote it."""
 FOREIGN_NODES = ("server", "somebody-elses")
 
 

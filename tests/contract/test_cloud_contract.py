@@ -1,4 +1,4 @@
-"""What every cloud must do, whoever it is.
+"""What every cloud must do.
 
 A cloud is plugged in by a `Lab` of its own: how to reach it, how to ask for a node there, and how to
 let time pass until what was begun is over. Add it to `LABS` and every test below runs over it.

@@ -1,4 +1,4 @@
-"""What every cluster must do, whoever it is.
+"""What every cluster must do.
 
 A cluster is plugged in by a `Lab` of its own, which starts with one worker, a web deployment of three
 pods with a budget of one, and nothing else of ours. Add it to `LABS` and every test runs over it.
@@ -169,7 +169,7 @@ def test_a_cordon_is_signed_with_operation_and_token(lab: Lab) -> None:
     assert node.owner == Ownership("op-1", 5)
 
 
-def test_repeating_a_cordon_is_harmless_and_a_newer_token_signs_anew(lab: Lab) -> None:
+def test_repeating_a_cordon_is_harmless_and_a_newer_token_signs_again(lab: Lab) -> None:
     lab.cluster.cordon(cordon(worker(lab)), token=5)
     lab.cluster.cordon(cordon(worker(lab)), token=5)
     lab.cluster.cordon(cordon(worker(lab)), token=6)

@@ -135,7 +135,7 @@ def test_an_open_operation_is_shown_and_planned(shell: Shell) -> None:
     assert shell.contents() == before
 
 
-def test_a_scale_up_chooses_by_the_price_file_beside_the_configuration(shell: Shell) -> None:
+def test_a_scale_up_chooses_by_the_price_file_next_to_the_configuration(shell: Shell) -> None:
     shell.run("once")
     text = "currency: EUR\nas_of: 2026-01-01\nprices: {cpx32: 9, cpx22: 0.001}"
     assert "launch cpx32" in shell.run("plan", environ=GROW).out, "otherwise the file changes nothing"

@@ -74,7 +74,7 @@ def test_the_doctor_misses_nothing_but_a_source_of_cpu_and_a_plan_writes_nothing
     assert launched(shared_moto(), shell.folder) == []
 
 
-def test_one_tick_launches_what_is_missing_and_the_daemon_goes_on_from_there(shell: Shell) -> None:
+def test_one_tick_launches_what_is_missing_and_the_daemon_continues_from_there(shell: Shell) -> None:
     shell.run("once", environ=CREDENTIALS)
     assert len(launched(shared_moto(), shell.folder)) == 2
     environ = clean_environment(CREDENTIALS)

@@ -44,7 +44,7 @@ from ebbtide.model.operation import (
     SpotKind,
 )
 from ebbtide.model.pool import RemovalReason
-from ebbtide.model.record import DrainBackoff, Leaving, Record, UnfitNode
+from ebbtide.model.record import DrainBackoff, EmptiedNode, Record, UnfitNode
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.run.frames import Frame, NodeFrame
 from tests.builders import asides, lanes, make_record, make_removal, make_scale_down, make_slot
@@ -123,7 +123,7 @@ def test_a_simulated_cluster_begins_with_the_workers_that_the_pools_ask_for() ->
     assert all(node.ready for node in workers)
 
 
-def test_the_switch_is_written_beside_a_running_operation() -> None:
+def test_the_switch_is_written_next_to_a_running_operation() -> None:
     store = MemoryStore(SystemClock(), "cluster")
     store.write(replace(store.load(), **lanes(DRAIN)), None)
     with_switch(store, paused=True, reason="upgrade")
@@ -209,7 +209,7 @@ def test_a_consolidation_is_described_with_its_nodes_and_moves() -> None:
         ),
         reason="consolidation: empty node-1",
     )
-    leaving = (Leaving("node-9", "uid-9", "i-9", "op-3", 1060),)
+    leaving = (EmptiedNode("node-9", "uid-9", "i-9", "op-3", 1060),)
     said = told(Record(**lanes(operation), last_consolidation_at=900, leaving=leaving))
     for part in (
         "last consolidation  100 s ago",
@@ -233,7 +233,7 @@ def test_a_consolidation_is_described_with_its_nodes_and_moves() -> None:
     assert "move default/web-1 from node-1 to k-0" in lines
 
 
-def test_a_decision_is_told_with_its_checks_and_the_nodes_passed_over() -> None:
+def test_a_decision_is_told_with_its_checks_and_the_nodes_skipped() -> None:
     check = Check("CPU low", False, "CPU 0.41 is not below 0.30")
     verdict = Verdict(Action.SCALE_DOWN, (check,), (Refusal("node-2", "it holds a bare pod"),))
     removal = Removal("i-1", "node-1", zone="a", pool="p")

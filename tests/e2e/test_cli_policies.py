@@ -125,7 +125,7 @@ def test_what_is_wrong_with_any_policy_is_said_with_its_place_and_none_is_writte
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.yaml"]
 
 
-def test_policies_that_do_not_fit_beside_those_in_the_store_are_not_written(ask: Ask) -> None:
+def test_policies_that_do_not_fit_next_to_those_in_the_store_are_not_written(ask: Ask) -> None:
     ask("policy", "apply", "-f", "-", text=WEB)
     other = "name: other\ntarget: {workloads: [{name: other}]}\n---"
     said = ask(
@@ -216,7 +216,7 @@ def test_a_sleeping_policy_is_woken_by_name_or_with_all(ask: Ask) -> None:
     assert "there is no policy 'none'" in ask("wake", "web", "none", code=1).err
 
 
-def test_who_waits_in_vain_ends_with_code_1(ask: Ask) -> None:
+def test_a_wait_that_times_out_ends_with_code_1(ask: Ask) -> None:
     gone = WEB.replace("name: web}", "name: gone}") + "cold_start_timeout_seconds: 1\n"
     ask("policy", "apply", "-f", "-", text=gone)
     write("web", phase=Phase.ZERO, scaled_to_zero_at=1, remembered=())

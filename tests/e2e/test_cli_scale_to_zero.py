@@ -64,7 +64,7 @@ def test_once_applies_the_policies_and_puts_what_is_idle_to_zero(shell: Shell) -
     assert "web-demand" in known["web"].left_alone
 
 
-def test_run_does_the_same_beside_its_ticks(shell: Shell) -> None:
+def test_run_does_the_same_next_to_its_ticks(shell: Shell) -> None:
     process = subprocess.Popen(
         [COMMAND, "run"],
         cwd=shell.folder,

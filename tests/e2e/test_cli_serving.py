@@ -1,4 +1,4 @@
-"""The API of a process that runs, and of one that only serves: with figures, policies and wakes."""
+"""The API of a process that runs, and of one that only serves: with metrics, policies and wakes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ def shell(tmp_path: Path) -> Shell:
     return shell
 
 
-def test_the_runner_serves_the_api_with_its_own_figures_and_a_server_beside_it_can_wake(shell: Shell) -> None:
+def test_the_runner_serves_the_api_with_its_own_metrics_and_a_server_next_to_it_can_wake(
+    shell: Shell,
+) -> None:
     with started(shell, "run") as (url, lines):
         assert any("policy web: created" in line for line in lines)
         assert ask(f"{url}healthz") == (200, "ok\n")

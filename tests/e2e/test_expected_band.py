@@ -50,7 +50,7 @@ def chart(page: Page) -> Locator:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
-def test_the_chart_of_now_goes_on_into_the_next_hours_with_the_band_of_expected_pods(
+def test_the_chart_of_now_continues_into_the_next_hours_with_the_band_of_expected_pods(
     browser: Browser, width: int, scheme: Scheme
 ) -> None:
     with serving(office(9)) as url, opened(browser, url, width, scheme) as watched:

@@ -165,7 +165,7 @@ PRESSED = """async () => {
 }"""
 
 
-def test_nothing_is_drawn_anew_under_a_press_and_what_was_typed_stays(watched: Watched) -> None:
+def test_nothing_is_drawn_again_under_a_press_and_what_was_typed_stays(watched: Watched) -> None:
     """A button that is replaced between press and release gets no click."""
     assert watched.page.evaluate(PRESSED) == [1, 2, "5"]
 

@@ -65,7 +65,7 @@ def is_over(live: Live) -> bool:
 
 
 def is_at_rest(record: Record) -> bool:
-    """Nothing is decided anew while something is in progress."""
+    """Nothing is decided again while something is in progress."""
     return not record.scaling_in_progress and not record.spots
 
 

@@ -18,6 +18,7 @@ from ebbtide.model.events import (
     CostNoted,
     EffectDone,
     EffectKind,
+    Event,
     OperationBegun,
     OperationKind,
     PartKind,
@@ -313,7 +314,7 @@ def test_a_notice_of_the_cloud_belongs_to_the_life_of_its_node(browser: Browser,
         EffectDone("op", OperationKind.SCALE_DOWN, effect, OutcomeKind.DONE, "a1", pod=pod)
         for effect, pod in ((EffectKind.EVICT, "default/old"), (EffectKind.CORDON, ""))
     )
-    logged = (
+    logged: tuple[tuple[str, Event], ...] = (
         ("a1", evicted),
         ("a1", was),
         ("i-a1", joined),

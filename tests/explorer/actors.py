@@ -1,5 +1,5 @@
 """Runners that can be stopped at any call: each ticks in a greenlet of its own, and asks before every call
-what is to become of it."""
+how it is to end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOOKS = {"cluster.read", "cloud.list_instances"}
 
 
 class Director(Protocol):
-    """Says what becomes of a call."""
+    """Decides how a call ends."""
 
     @property
     def witness(self) -> Observer: ...
@@ -329,7 +329,7 @@ def faulty_scaling_ports_of(actor: Actor, stage: Stage, director: Director) -> S
 def _ports_of(
     sound: object, names: Sequence[str], actor: Actor, stage: Stage, director: Director
 ) -> dict[str, Any]:
-    """Any port, since a door has whatever methods are behind it."""
+    """Any port, since a port has whatever methods are behind it."""
     opened = {name: Port(getattr(sound, name), name, actor, stage, director) for name in names}
     actor.opened += opened.values()
     return opened

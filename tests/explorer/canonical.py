@@ -4,7 +4,7 @@
 - Operations, instances, nodes and pods are known by their place, not by their running numbers; pods of one
   workload on one node are interchangeable.
 - Of tokens only the order counts; of revisions only whether a runner has seen the last.
-- Texts for people, the log and figures for it are left out: nothing depends on them.
+- Texts for people, the log and numbers for it are left out: nothing depends on them.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def idle_world() -> World:
 
 
 def busy_world() -> World:
-    """Two full workers and a pod that waits."""
+    """Two full workers and a pending pod."""
     world = small_world(PLAIN)
     for zone in ("a", "b"):
         world.add_node("general", "small", zone)
@@ -166,7 +166,7 @@ def returning_world() -> World:
 
 
 def poor_world(never_join: float, *capacity: str) -> World:
-    """Pods wait, but the cloud has little to give, and what it gives may never join."""
+    """Pods are pending, but the cloud has little to give, and what it gives may never join."""
     world = small_world(replace(PLAIN, never_join=never_join))
     for zone in ("a", "b"):
         world.add_node("general", "small", zone)
@@ -368,7 +368,7 @@ SCENES = (
         deep=Bounds(1, 2, 1, 3, 9),
         weight=1,
     ),
-    # What is gone must neither be counted nor keep anything from being launched, whoever looks when.
+    # What is gone must neither be counted nor keep anything from being launched.
     Scene(
         "mass loss, listed",
         lambda: crumbling_world(3600.0),

@@ -129,7 +129,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """What came of one scene."""
+    """The result of one scene."""
 
     scene: str
     states: int

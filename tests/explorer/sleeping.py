@@ -11,7 +11,7 @@ from ebbtide.adapters.stores.codec.policies import Bodies
 from ebbtide.core.scale_to_zero.machine import check_invariants
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.model.pod import WorkloadKind, WorkloadRef
-from ebbtide.model.policy import Gate, Policy, ServiceRef, Signal, SignalKind, Takeover, Target
+from ebbtide.model.policy import Policy, ServiceRef, Signal, SignalKind, Takeover, Target, WakeOnRequest
 from ebbtide.simulator.run.runner import Stage, policies_of
 from ebbtide.simulator.world.rules import Demand, Rules
 from ebbtide.simulator.world.world import World, deployment
@@ -49,7 +49,7 @@ def lull(stage: Stage, seconds: int, gated: bool = False) -> None:
     lead to the gates."""
     stage.gates = GATES if gated else ()
     stage.world.takeovers = {ref: Takeover(ref, "0", (), GATES) for ref in SERVICES} if gated else {}
-    policy = replace(GROUP, gate=Gate(SERVICES)) if gated else GROUP
+    policy = replace(GROUP, gate=WakeOnRequest(SERVICES)) if gated else GROUP
     stage.policies = (policy,)
     rows = policies_of(stage)
     rows.put_policy(policy)

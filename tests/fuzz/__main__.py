@@ -4,7 +4,7 @@
     python -m tests.fuzz --one TARGET --seconds 60 | --input FILE TARGET
 
 Each target has a process of its own, since atheris ends it. A finding is written to `build/fuzz/TARGET-...`,
-and belongs into `corpus/TARGET` once it is mended.
+and belongs into `corpus/TARGET` once it is fixed.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from ebbtide.gate.keeper import JUDGES
 from ebbtide.gate.minecraft import kick_with, talk_status
 from ebbtide.model.idle import IdleState
 from ebbtide.model.log import LogEntry, LogKind
-from ebbtide.model.policy import Gate, GateProtocol, HttpRules, Policy
+from ebbtide.model.policy import GateProtocol, HttpRules, Policy, WakeOnRequest
 from ebbtide.simulator.run.live import Live
 from ebbtide.simulator.run.persistent import load as load_world
 from ebbtide.simulator.story import parse_story
@@ -176,7 +176,10 @@ def fuzz_api(data: bytes) -> None:
 def fuzz_gate(data: bytes) -> None:
     """The first bytes of a connection: a judge always decides once nothing more is read."""
     for protocol in GateProtocol:
-        judge, gate = JUDGES[protocol], Gate((), protocol=protocol, http=HttpRules(waiting_page=True))
+        judge, gate = (
+            JUDGES[protocol],
+            WakeOnRequest((), protocol=protocol, http=HttpRules(waiting_page=True)),
+        )
         for whole in (False, True):
             verdict = judge(gate, Heard(data[:HEAD_BYTES], whole, "192.0.2.1", "web"))
             assert verdict is not None or not whole

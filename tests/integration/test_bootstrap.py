@@ -1,4 +1,4 @@
-"""From a configuration to the doors of a real cluster, and what is said where they cannot be opened.
+"""From a configuration to the ports of a real cluster, and what is said where they cannot be opened.
 
 No network: the API server is a port of this machine on which nobody listens.
 """

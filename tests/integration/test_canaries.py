@@ -112,7 +112,7 @@ def environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it remembers the credentials of whoever came before
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it remembers the credentials of earlier tests
 
 
 def configured(folder: Path, url: str, cloud: str, store: str = "sqlite") -> Path:

@@ -29,7 +29,7 @@ from ebbtide.entrypoints.doctor.examine import (
     scales_workloads,
 )
 from ebbtide.errors import Final
-from ebbtide.model.policy import Gate, ServiceRef
+from ebbtide.model.policy import ServiceRef, WakeOnRequest
 from tests.policy_harness import make_policy
 from tests.servers.dynamodb import CREDENTIALS, DynamoServer, dynamodb_server
 from tests.servers.moto import CREDENTIALS as AWS_CREDENTIALS
@@ -100,7 +100,7 @@ def test_services_behind_a_gate_are_those_of_the_configuration_and_of_the_store(
     web, shop = ServiceRef("default", "web"), ServiceRef("default", "shop")
     assert gated_services(config_of(text, store_url=url)) == {"web": (web,)}
     store = SqlStore.open(url, SystemClock(), "shop")
-    store.policies().put_policy(make_policy("shop", gate=Gate((shop,))))
+    store.policies().put_policy(make_policy("shop", gate=WakeOnRequest((shop,))))
     store.close()
     assert gated_services(config_of(text, store_url=url)) == {"shop": (shop,), "web": (web,)}
 
@@ -130,7 +130,7 @@ def vector(*samples: str) -> str:
     return f'{{"status":"success","data":{{"resultType":"vector","result":[{result}]}}}}'
 
 
-def test_prometheus_is_asked_and_says_how_old_its_figures_are() -> None:
+def test_prometheus_is_asked_and_says_how_old_its_numbers_are() -> None:
     stamp = time.time() - 20
     own = "metrics: {prometheus_url: 'http://127.0.0.1:PORT', query: cpu}\n"
     with http_server(lambda path: (200, vector(f'{{"metric":{{}},"value":[{stamp},"0.2"]}}'))) as port:
@@ -150,7 +150,7 @@ def test_prometheus_is_asked_and_says_how_old_its_figures_are() -> None:
     assert examine_metrics(config_of(), ["w1"]) is None
 
 
-def test_figures_that_are_too_old_are_wrong() -> None:
+def test_numbers_that_are_too_old_are_wrong() -> None:
     stamp = time.time() - 4000
     with http_server(lambda path: (200, vector(f'{{"metric":{{}},"value":[{stamp},"0.2"]}}'))) as port:
         own = f"metrics: {{prometheus_url: 'http://127.0.0.1:{port}', query: cpu}}\n"

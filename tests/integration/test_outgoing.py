@@ -24,7 +24,7 @@ from ebbtide.adapters.clouds import aws, hetzner
 from ebbtide.adapters.clouds.aws import translated as translated_aws
 from ebbtide.adapters.clouds.hetzner import translated as translated_hetzner
 from ebbtide.adapters.kube.connection import connect
-from ebbtide.adapters.prometheus.asking import Prometheus, Source, Unknown
+from ebbtide.adapters.prometheus.asking import Prometheus, PrometheusSource, Unknown
 from ebbtide.adapters.stores.dynamodb.tables import check_tables
 from ebbtide.adapters.webhooks import NotSent, post
 from ebbtide.config.document import parse_document
@@ -88,7 +88,7 @@ def by_webhook(url: str, folder: Path) -> None:
 
 
 def by_prometheus(url: str, folder: Path) -> None:
-    server = Prometheus(Source(url))
+    server = Prometheus(PrometheusSource(url))
     try:
         server.ask("up")
     finally:

@@ -159,7 +159,7 @@ def test_a_log_that_is_too_long_is_reported_by_its_newest_part_and_that_is_said(
     figures = figures_of(live, "2026-11-02")
     assert figures.cut
     assert "its oldest part is left out" in page(figures)
-    # What came after the period is passed over, and does not make it cut.
+    # What came after the period is skipped, and does not make it cut.
     assert not figures_of(live, "2026-10-01", "2026-10-05").cut
 
 

@@ -1,4 +1,4 @@
-"""Sentences are shown and never read: whoever must know something asks the fact.
+"""Sentences are shown and never read: code asks the fact.
 
 The report once counted answered spot losses as failures, since it looked for the word "completed".
 """
@@ -331,7 +331,7 @@ def test_no_module_decides_by_words() -> None:
         "SEVERAL_BUDGETS in status.message",
     ],
 )
-def test_whoever_decided_by_words_would_be_found(code: str) -> None:
+def test_code_that_decides_by_words_is_found(code: str) -> None:
     assert list(word_readers(ast.parse(code)))
 
 
@@ -399,7 +399,7 @@ def test_an_exact_sentence_has_three_words_and_is_no_name_of_a_check(code: str, 
         "after.reason.startswith('a1 cannot go')",
     ],
 )
-def test_whoever_compared_a_reason_would_be_found(code: str) -> None:
+def test_a_comparison_of_a_reason_is_found(code: str) -> None:
     assert list(reason_readers(ast.parse(code)))
 
 
@@ -428,7 +428,7 @@ def test_no_page_reads_a_sentence(path: Path) -> None:
         "[word for word in entry.says]",
     ],
 )
-def test_whoever_read_a_sentence_would_be_found(code: str) -> None:
+def test_code_that_reads_a_sentence_is_found(code: str) -> None:
     assert list(readers(ast.parse(code)))
     assert list(id_readers(ast.parse("operation_id.startswith('spot:')")))
 
@@ -441,7 +441,7 @@ def test_showing_a_sentence_is_not_reading_it(code: str) -> None:
 
 
 def test_entries_are_made_from_facts_alone() -> None:
-    """So that none is without data, and none has a sentence of its own."""
+    """So none is without data, and none has a sentence of its own."""
     made = {
         name
         for name, tree in MODULES.items()

@@ -34,6 +34,10 @@ def tree(folder: Path, path: str, text: str) -> Path:
         ("docs/x.md", "The next runner goes on."),
         ("README.md", "It is kept for ever."),
         ("src/ebbtide/x.py", 'x = f"{1!r} is no number"\n'),
+        ("docs/x.md", "The table shows what came of each run."),
+        ("tests/unit/test_x.py", "def test_a_node_that_is_passed_over_stays() -> None: ...\n"),
+        ("tests/unit/test_x.py", '"""Nothing is lost for good."""\n'),
+        ("bench/bench_x.py", "x = 1  # the figures of a run\n"),
     ],
 )
 def test_a_word_is_found_where_people_read_it(tmp_path: Path, path: str, text: str) -> None:
@@ -49,6 +53,10 @@ def test_a_word_is_found_where_people_read_it(tmp_path: Path, path: str, text: s
         ("src/ebbtide/x.py", '"""The field `figures` is part of the API."""\n'),
         ("src/ebbtide/x.js", "const figures = status.waiting;\n"),
         ("docs/x.md", "There is no pool, and it is no longer needed."),
+        (
+            "tests/unit/test_x.py",
+            'def under_way() -> None:\n    """ "a pod is passed over", says the document."""\n',
+        ),
     ],
 )
 def test_names_are_left_alone(tmp_path: Path, path: str, text: str) -> None:

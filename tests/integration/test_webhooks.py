@@ -246,7 +246,7 @@ def test_a_notifier_needs_a_secret(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("line", ["whsec_", "whsec_*", "# the old one", "not base 64", "whsec_A", "=="])
-def test_a_line_that_is_no_secret_is_refused_at_the_start_by_its_number(tmp_path: Any, line: str) -> None:
+def test_a_line_that_is_not_a_secret_is_refused_at_the_start_by_its_number(tmp_path: Any, line: str) -> None:
     path = tmp_path / "secrets"
     path.write_text(f"{SECRET}\n\n{line}\n")
     with pytest.raises(ConfigError, match=r"line 3 of .* is not a secret"):

@@ -9,7 +9,7 @@ To add one, write a `Mutant` into `planted.py` (or a file that it imports):
     Mutant(
         "the minimum is not kept",             # what is no longer done
         "keeps_minimum",                       # the function; with class or module if that tells two apart:
-                                               # "Held.take", "gates.keeps_minimum"
+                                               # "StoredLease.take", "gates.keeps_minimum"
         "len(left) < settings.min_workers",    # an expression or whole statements of that function
         "False",                               # what takes their place; "" removes statements
         ("explorer:scale-down",),              # who catches it: tried first

@@ -32,7 +32,7 @@ OF_HEADROOM = (
     ),
     Mutant(
         "all that is kept for headroom goes for one pod",
-        "_Choice._why_no_place",
+        "_UnderusedChoice._why_no_place",
         "self._way = frozenset()",
         "",
         (HEADROOM,),
@@ -46,7 +46,7 @@ OF_HEADROOM = (
     ),
     Mutant(
         "an underused node that holds headroom goes",
-        "_Choice._why_no_place",
+        "_UnderusedChoice._why_no_place",
         "places.spare.why_less(places.spare_before)",
         '""',
         (HEADROOM,),

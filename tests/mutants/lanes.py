@@ -19,14 +19,14 @@ OF_LANES = (
     ),
     Mutant(
         "pods are moved next to a launch that counts on the room",
-        "_Choice._why_not_now",
+        "_UnderusedChoice._why_not_now",
         "launching is not None and not carries_nothing(node, self._snapshot)",
         "False",
         (UNDERUSED,),
     ),
     Mutant(
         "a node that a launch still follows has two owners",
-        "_Choice._is_launched",
+        "_UnderusedChoice._is_launched",
         "instance is not None and instance.id in followed",
         "False",
         (UNDERUSED,),
@@ -72,6 +72,13 @@ OF_LANES = (
         "max(record.last_scale_at, operation.ready_at)",
         "now",
         ("unit:tests/unit/operations/test_scale_up.py",),
+    ),
+    Mutant(
+        "a node is drained to its end although the minimum needs it",
+        "scale_down._why_abort",
+        "why_too_few(operation, situation) if operation.replaced else None",
+        "None",
+        ("unit:tests/unit/operations/test_yielding.py",),
     ),
     Mutant(
         "a removal that the rest cannot do without is a failure",

@@ -83,7 +83,7 @@ def killer_of(mutant: Mutant) -> str:
 
 
 def by_stories_and_oracle(mutant: Mutant) -> Mutant:
-    """To be caught by what knows nothing of the code alone: no unit test may help."""
+    """To be caught by tests that do not know the code: no unit test may help."""
     named = tuple(killer for killer in mutant.killers if killer.startswith(("story:", "oracle:")))
     return replace(mutant, killers=named, alone=True)
 

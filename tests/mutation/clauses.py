@@ -1,4 +1,5 @@
-"""Conditions that a database checks: they are texts, so changes of the code around them say nothing of them.
+"""Conditions that a database checks: they are texts, so changes of the code around them say nothing about
+them.
 
 Each comparison is made to hold always, or never, and each boundary is shifted by one. Names and values stay
 in the text: DynamoDB refuses values that no expression uses, which would be noticed for another reason.

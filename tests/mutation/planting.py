@@ -37,7 +37,7 @@ class Functions:
         else:
             self._replace(mutant)
         for kept in self._kept:
-            kept.cache_clear()  # what the original answered says nothing of the mutant
+            kept.cache_clear()  # what the original answered says nothing about the mutant
 
     def _replace(self, mutant: Mutant) -> None:
         """Functions defined inside of others are made from the code of the outermost."""

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ebbtide.adapters.prometheus import PrometheusMetrics, Source
+from ebbtide.adapters.prometheus import PrometheusMetrics, PrometheusSource
 from ebbtide.engine.ports import observe
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.simulator.run.runner import ports_of, stage_of
@@ -89,7 +89,7 @@ def compare(case: Scraped, report: Report) -> None:
         if isinstance(sample, float)
     }
     wanted = load.average_cpu(case.cluster.nodes, fresh)
-    metrics = PrometheusMetrics(Source(prometheus(case)), lambda: NOW)
+    metrics = PrometheusMetrics(PrometheusSource(prometheus(case)), lambda: NOW)
     view = Shown(ClusterView(case.cluster.nodes, case.cluster.pods))
     snapshot = observe(replace(ports, cluster=view, metrics=metrics), settings)  # type: ignore[arg-type]
     metrics.close()

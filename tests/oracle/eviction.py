@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ebbtide.model.pod import Budget, LabelSelector, Operator, Pod, PodPhase
+from ebbtide.model.pod import Budget, LabelSelector, Pod, PodPhase, SelectorOperator
 from tests.oracle import servers
 from tests.oracle.answers import Ruling, either, no, rule, yes
 from tests.oracle.facts import By, Moment
@@ -56,10 +56,10 @@ def covers(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     for one in selector.requirements:
         value = labels.get(one.key)
         holds = {
-            Operator.IN: value in one.values,
-            Operator.NOT_IN: value not in one.values,
-            Operator.EXISTS: value is not None,
-            Operator.DOES_NOT_EXIST: value is None,
+            SelectorOperator.IN: value in one.values,
+            SelectorOperator.NOT_IN: value not in one.values,
+            SelectorOperator.EXISTS: value is not None,
+            SelectorOperator.DOES_NOT_EXIST: value is None,
         }
         if not holds[one.operator]:
             return False

@@ -59,7 +59,7 @@ class Moment:
     """Whether everything was seen."""
 
     going: frozenset[str] = frozenset()
-    """Names of nodes that are on their way out, whoever asked for it."""
+    """Names of nodes that are on their way out, for any reason."""
     coming: tuple[Launching, ...] = ()
     alive: int = 0
     """Instances of ours that exist, with or without a node."""

@@ -1,4 +1,4 @@
-"""What the CPU says: its average, whether a scale-down may begin or go on. Rows 27, 28, 29."""
+"""What the CPU says: its average, whether a scale-down may begin or continue. Rows 27, 28, 29."""
 
 from __future__ import annotations
 

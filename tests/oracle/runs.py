@@ -1,5 +1,5 @@
-"""What one run owes: how long it goes on, how long it holds its lease, when it must fail, what a run that was
-killed costs, when a machine has joined. Rows 33, 34, 36, 41 and 47."""
+"""What one run owes: how long it continues, how long it holds its lease, when it must fail, what a run that
+was killed costs, when a machine has joined. Rows 33, 34, 36, 41 and 47."""
 
 from __future__ import annotations
 

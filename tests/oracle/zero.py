@@ -119,7 +119,7 @@ def scaled_by(
 
 @rule("row 42", "yes", "no", "either")
 def may_scale(have: int, to: int, each_costs: Decimal | None, cap: Decimal | None) -> Ruling:
-    """ "the cap always binds": no scaling up to more than the hourly cost allows, whoever asks for it."""
+    """ "the cap always binds": no scaling up to more than the hourly cost allows, for any caller."""
     if to <= have or cap is None:
         return yes("not more, or no cap")
     if each_costs is None:

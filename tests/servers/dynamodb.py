@@ -1,4 +1,4 @@
-"""DynamoDB Local on the machine's Java, kept in a cache; moto's server where that is not to be had.
+"""DynamoDB Local on the machine's Java, kept in a cache; moto's server where that is not available.
 
 `standing_in` says why moto stands in; the run's last lines repeat it.
 """

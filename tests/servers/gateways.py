@@ -115,7 +115,7 @@ def _routes(port: int) -> bool:
 
 
 def program_of(kind: str) -> tuple[str, str]:
-    """Its path, and the folder of libraries that it needs besides those of the system."""
+    """Its path, and the folder of libraries that it needs next to those of the system."""
     if kind in DEBIAN:
         if (found := shutil.which(kind)) is not None:
             return found, ""

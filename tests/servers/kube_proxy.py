@@ -1,7 +1,7 @@
 """A real kube-proxy in a network namespace, and a pod network in which every pod address leads to loopback.
 
 Cluster IPs (10.0.0.0/24) and pod addresses (192.0.2.0/24) are routed within the namespace and nowhere else:
-kube-proxy turns the former into the latter, and whoever listens there has the connection.
+kube-proxy turns the former into the latter, and the process that listens there gets the connection.
 """
 
 from __future__ import annotations

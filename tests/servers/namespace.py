@@ -66,7 +66,7 @@ class Namespace:
 
     @contextmanager
     def lend(self, port: int) -> Iterator[None]:
-        """Whoever connects to this port of its loopback reaches that of the outer one."""
+        """A client that connects to this port of its loopback reaches that of the outer one."""
         with self.inside():
             listener = socket.create_server((LOOPBACK, port))
         threading.Thread(target=_serve, args=(listener, port), daemon=True).start()

@@ -1,6 +1,6 @@
 """A server that refuses every request and quotes it: headers and body, plain, in base64 and as in a URL.
 
-Whoever tells others what this server said would give away the secrets that came with the request.
+A caller that tells others what this server said would give away the secrets that came with the request.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def parrot() -> Iterator[Parrot]:
 
 
 def refusal(path: str, body: str, target: str, said: str) -> tuple[int, str]:
-    """In the words of whoever was meant."""
+    """In the words of the server that it stands in for."""
     if path.endswith("/api/v1/query"):
         return 500, json.dumps({"status": "error", "errorType": "internal", "error": said})
     if target:

@@ -61,7 +61,7 @@ def http_server(answer: Callable[[str], tuple[int, str]]) -> Iterator[int]:
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            with suppress(OSError):  # whoever asked may have given up
+            with suppress(OSError):  # the client may have given up
                 self.wfile.write(body)
 
         do_POST = do_PATCH = do_DELETE = do_GET

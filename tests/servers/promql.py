@@ -44,7 +44,7 @@ def promql_server(answer: Answer) -> Iterator[str]:
         daemon_threads = True
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """Whoever did not wait for a slow answer has closed the connection: no fault of ours."""
+            """A client that did not wait for a slow answer has closed the connection: no fault of ours."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -143,7 +143,7 @@ class FaultyProxy:
                 self.send_header("Content-Type", "text/xml")
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                with suppress(OSError):  # whoever asked may have given up
+                with suppress(OSError):  # the client may have given up
                     self.wfile.write(content)
 
             def log_message(self, format: str, *args: object) -> None:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 CRASH_POINTS: set[tuple[str, str, str]] = set()
 """Story, call and strike."""
 EXPLORED: dict[str, Explored] = {}
-"""What came of exploring each scene."""
+"""The result of exploring each scene."""
 SWARM: list[Outcome] = []
 ORACLE: dict[str, Found] = {}
-"""What came of each comparison with the oracle."""
+"""The result of each comparison with the oracle."""
 
 
 @pytest.hookimpl(trylast=True)

@@ -46,7 +46,7 @@ def world_of(*nodes: tuple[str, str], pods: int, cpu_milli: int = 300, pinned: b
     """Nodes by type and zone, and a deployment that the scheduler has spread over them."""
     world = World(Rules(), POOLS, 1, START - 30)
     world.add_control_plane("a")
-    # No node ever looks empty to whoever counts all pods.
+    # No node ever looks empty if all pods are counted.
     world.add_workload(WorkloadSpec(pod_template("agent", 50, 64, "kube-system"), Kind.DAEMON_SET))
     for kind, zone in nodes:
         world.add_node("general", kind, zone)
@@ -68,7 +68,7 @@ def mostly_empty() -> World:
 
 
 def expensive() -> World:
-    """A dear node, of which all pods would fit on a cheaper one that is not there yet."""
+    """An expensive node, of which all pods would fit on a cheaper one that is not there yet."""
     return world_of(("big", "a"), ("small", "b"), pods=5, cpu_milli=400)
 
 

@@ -201,7 +201,7 @@ def idle_cluster(rules: Rules = PLAIN) -> World:
 
 
 def busy_cluster(rules: Rules = PLAIN) -> World:
-    """Two full workers and pods that wait."""
+    """Two full workers and pending pods."""
     world = small_world(rules)
     for zone in ZONES:
         world.add_node("general", "small", zone)

@@ -69,7 +69,7 @@ def test_a_runner_dies_while_pods_are_moved_and_its_lease_outlives_their_time() 
 
 
 def test_pods_that_are_never_ready_stop_it_although_runners_die() -> None:
-    """The time anew is given for a death, not forever."""
+    """A crash starts the time again, but not without limit."""
     story_run = StoryRun(replace(STORY, nodes_at_the_end=3, ticks=60))
     starts_in(story_run, 100_000.0)
     strike(story_run, "cluster.evict", Strike.CRASH_AFTER)
@@ -87,7 +87,7 @@ def test_an_eviction_is_counted_before_it_is_done_and_only_once() -> None:
         assert len(story_run.record.evictions) == len(acts(story_run, ActKind.EVICT)) == 2
 
 
-def test_a_consolidation_is_in_vain_until_its_node_is_gone() -> None:
+def test_a_consolidation_is_fruitless_until_its_node_is_gone() -> None:
     story_run = StoryRun(STORY)
     story_run.tick_until(lambda record: isinstance(record.operation, Consolidate))
     assert (story_run.record.consolidations_in_vain, story_run.record.consolidation_owes) == (1, 1)

@@ -1,4 +1,4 @@
-"""Every scene, explored within the bounds of a push. The figures are said at the end of the run."""
+"""Every scene, explored within the bounds of a push. The counts are printed at the end of the run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_enough_states_were_explored() -> None:
     assert sum(explored.states for explored in EXPLORED.values()) >= STATES_AT_LEAST
 
 
-def test_a_path_is_written_so_that_it_can_be_gone_again() -> None:
+def test_a_path_is_written_so_it_can_be_gone_again() -> None:
     scene = SCENES[0]
     choices = (0, 0, 0, 1, 0, 2)
     assert read_path(write_path(choices)) == choices

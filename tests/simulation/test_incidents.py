@@ -170,7 +170,7 @@ def test_orphans_after_a_crash() -> None:
 
 
 def test_orphans_after_a_crash_and_a_record_restored_from_yesterday() -> None:
-    """Even a record that knows nothing of the launch leaves no machine behind."""
+    """Even a record that does not know the launch leaves no machine behind."""
     story_run = StoryRun(Story("restored", busy_cluster, 3, NO_REMOVALS, ticks=120))
     launched = story_run.tick_until(lambda record: story_run.world.machines.book.launched > 0)
     machine = list(story_run.world.machines.book.machines.values())[-1]

@@ -60,7 +60,7 @@ KEYS = {"i-a1": "op-0", "i-a2": "spot:i-a1-0", "i-b1": "op-1"}
 
 @dataclass(frozen=True)
 class Turn:
-    """One look and what comes of it."""
+    """One look and its result."""
 
     snapshot: Snapshot
     seconds: int

@@ -1,6 +1,6 @@
 """The engine compared with the executable specification: all it does is allowed, and what must happen does.
 
-The figures and the table of rules are said at the end of the run.
+The counts and the table of rules are printed at the end of the run.
 """
 
 from __future__ import annotations

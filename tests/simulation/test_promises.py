@@ -1,6 +1,6 @@
 """For every promise of docs/guarantees.md a history that breaks it, and is reported.
 
-Each history commits one misdeed by hand, on the real world and store of the simulator, and must be found by
+Each history commits one violation by hand, on the real world and store of the simulator, and must be found by
 the checker, or by what the explorer asks at each write.
 """
 
@@ -474,7 +474,7 @@ def a_foreign_node_is_cordoned() -> list[str]:
 
 @breaks(OTHERS, "breaks disruption budget")
 def a_disruption_budget_is_broken() -> list[str]:
-    """By whoever does not ask the API server, which would refuse it."""
+    """Past the API server, which would refuse it."""
     scene, node = (one := Scene()), one.workers[0]
     scene.cordon(node)
     pod = running(scene, node)

@@ -1,5 +1,5 @@
 """A simulation computes nothing again that provably comes out the same. Here all of it is computed as well
-and compared, in every tick, and so are the bytes that come of it.
+and compared, in every tick, and so are the resulting bytes.
 
 `python -m tests.steady --seeds 200` does it for all stories and many seeds, as part of `make torture`.
 """
@@ -78,7 +78,7 @@ def test_a_day_with_consolidation_comes_out_the_same(day: Story) -> None:
 
 
 @pytest.mark.parametrize("profile", ["balanced", "classic"])
-def test_a_recording_comes_out_the_same_with_and_without_ticks_that_are_passed_over(profile: str) -> None:
+def test_a_recording_comes_out_the_same_with_and_without_ticks_that_are_skipped(profile: str) -> None:
     compare_recording(month(0.05, 10), "month.ebb", profile)
 
 
@@ -94,7 +94,7 @@ def test_a_run_tells_how_many_of_its_ticks_were_not_computed() -> None:
     assert Ticks().saved == 0
 
 
-def test_ticks_in_which_nothing_can_change_are_passed_over_and_still_told(day: Story) -> None:
+def test_ticks_in_which_nothing_can_change_are_skipped_and_still_told(day: Story) -> None:
     asked: list[int] = []
 
     class Counted(Steady):

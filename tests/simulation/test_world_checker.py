@@ -1,4 +1,4 @@
-"""The checker must see every misdeed: each test commits one, by hand, and reads the sentence."""
+"""The checker must see every violation: each test commits one, by hand, and reads the sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker must see every misdeed of a replacement: each test commits one and reads the sentence."""
+"""The checker must see every violation of a replacement: each test commits one and reads the sentence."""
 
 from __future__ import annotations
 

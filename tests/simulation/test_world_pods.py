@@ -84,7 +84,7 @@ def test_pods_that_fit_nowhere_wait_and_are_counted_in_seconds() -> None:
 @given(
     st.lists(st.tuples(st.integers(100, 3000), st.integers(1, 5)), min_size=1, max_size=4), st.integers(0, 99)
 )
-def test_no_pod_waits_that_the_core_says_would_fit(workloads: list[tuple[int, int]], seed: int) -> None:
+def test_no_pod_is_pending_that_the_core_says_would_fit(workloads: list[tuple[int, int]], seed: int) -> None:
     site = Site(seed=seed)
     for number, (cpu, replicas) in enumerate(workloads):
         site.world.add_workload(deployment(f"w{number}", cpu, 64, Demand(low=replicas)))
@@ -170,7 +170,7 @@ def test_a_budget_counts_healthy_pods_only() -> None:
         site.evict(second)
 
 
-def test_two_budgets_over_one_pod_forbid_its_eviction_for_good() -> None:
+def test_two_budgets_over_one_pod_forbid_its_eviction_permanently() -> None:
     site = Site()
     spec = deployment("web", 100, 100)
     site.world.add_workload(spec, *(BudgetSpec(name, spec.key, max_unavailable=1) for name in "ab"))

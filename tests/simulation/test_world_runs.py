@@ -79,7 +79,7 @@ def test_a_workload_follows_a_recording() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
-def test_a_world_that_was_saved_goes_on_as_if_it_had_not_been(name: str) -> None:
+def test_a_world_that_was_saved_continues_as_if_it_had_not_been(name: str) -> None:
     plain, other = build(name, seed=5).world, build(name, seed=5).world
     for hour in range(1, 7):
         moment = START + hour * 3600 + 13

@@ -179,7 +179,7 @@ def _settings(chance: random.Random) -> Settings:
         consolidation=ConsolidationSettings(
             enabled=chance.random() < 0.3,
             cooldown_seconds=300,
-            backoff_max_seconds=0,  # again and again, however much in vain
+            backoff_max_seconds=0,  # again and again, however often it fails
             min_uptime_seconds=120,
             min_idle_seconds=60,
             min_savings_per_hour=Decimal("0.001"),

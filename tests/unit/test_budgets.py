@@ -1,4 +1,4 @@
-"""Budgets: the most restrictive that applies counts, for whoever asks, and again before a termination."""
+"""Budgets: the most restrictive that applies counts, for every reason, and again before a termination."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_scale_down_is_not_decided_where_the_cluster_has_no_budget_left() -> N
     assert failed_check(closed) == ("budget left", False, 0, 1, "")
 
 
-def test_nodes_of_a_pool_without_budget_are_passed_over_with_the_reason() -> None:
+def test_nodes_of_a_pool_without_budget_are_skipped_with_the_reason() -> None:
     closed = make_pool(budgets=(NONE,))
     assert failed_check(make_settings(pools=(closed,))) == ("a node can go", False, 0, 1, "a0")
 
@@ -207,7 +207,7 @@ def test_a_worker_that_went_already_still_counts_into_the_share_while_it_is_leav
     assert room.count == 1, "one of at most two is leaving"
 
 
-def test_the_share_of_the_cluster_holds_whatever_budgets_allow_besides() -> None:
+def test_the_share_of_the_cluster_holds_whatever_budgets_allow() -> None:
     generous = make_settings(budgets=(RemovalBudget(100, percent=True),))
     assert gates.cluster_room(make_snapshot(TEN), make_record(), generous, IDLE).count == 1
 

@@ -18,7 +18,7 @@ from ebbtide.model.decision import Action, Decision, Verdict
 from ebbtide.model.operation import SlotState
 from ebbtide.model.pod import NOTHING, Pod, PodPhase
 from ebbtide.model.pool import Headroom, RemovalBudget, RemovalReason
-from ebbtide.model.record import Demand, Emptied, Leaving, Missing, Record, Unwell
+from ebbtide.model.record import DemandNote, Emptied, EmptiedNode, Missing, Record, Unwell
 from ebbtide.model.settings import JudgedBy
 from ebbtide.model.snapshot import Ownership, Snapshot
 from tests.builders import (
@@ -190,7 +190,7 @@ GATES: list[tuple[Check, str]] = [
     ),
     (
         settled(
-            make_record(demand=(Demand(NOW - 60, 500, 100), Demand(NOW, 1000, 100))),
+            make_record(demand=(DemandNote(NOW - 60, 500, 100), DemandNote(NOW, 1000, 100))),
             make_settings(settled_seconds=3600, settled_rise=0.1),
         ),
         "demand rose by 50% within the last 1 h, at most 10% is allowed",
@@ -293,7 +293,7 @@ DOWN: list[tuple[Decision, str]] = [
         "none of 3 ready workers may go; a1: it is the last ready worker in zone a",
     ),
     (
-        decided(make_snapshot(THREE), calm(leaving=(Leaving("a1", "uid-a1", "i-a1", "op", NOW + 60),))),
+        decided(make_snapshot(THREE), calm(leaving=(EmptiedNode("a1", "uid-a1", "i-a1", "op", NOW + 60),))),
         "a1 is leaving",
     ),
 ]
@@ -501,7 +501,7 @@ def test_what_consolidation_does_is_said() -> None:
     )
     marked = (make_node("a1", owner=Ownership("earlier", 3, cordoned=False)), *nodes[1:])
     leaving = make_record(
-        leaving=(Leaving("a1", "uid-a1", "i-a1", "earlier", NOW + 60),),
+        leaving=(EmptiedNode("a1", "uid-a1", "i-a1", "earlier", NOW + 60),),
         emptied=(Emptied("uid-a1", NOW - 900),),
         last_consolidation_at=NOW - 900,
     )

@@ -51,7 +51,7 @@ def test_without_a_price_file_types_have_their_list_price_or_their_own_or_none(f
     }
 
 
-def test_the_file_beside_the_configuration_wins_over_the_list_and_the_pool_over_the_file(
+def test_the_file_next_to_the_configuration_wins_over_the_list_and_the_pool_over_the_file(
     folder: Path,
 ) -> None:
     (folder / "ebbtide-prices.yaml").write_text(FILE)
@@ -91,7 +91,7 @@ def test_a_simulated_cluster_without_pools_has_prices_of_the_file_too(
     assert price.per_hour == Decimal("0.0101")
 
 
-def test_a_named_file_counts_instead_of_the_one_beside_by_key_and_by_variable(folder: Path) -> None:
+def test_a_file_named_by_key_or_variable_counts_instead_of_the_default_one(folder: Path) -> None:
     (folder / "ebbtide-prices.yaml").write_text(FILE)
     own = folder / "own.yaml"
     own.write_text(FILE.replace("0.0101", "0.0202"))
@@ -128,7 +128,9 @@ def test_a_named_file_that_is_missing_or_wrong_is_refused_in_one_sentence(
     assert "nothing was touched" in str(caught.value)
 
 
-def test_a_wrong_file_beside_the_configuration_is_refused_along_with_all_other_problems(folder: Path) -> None:
+def test_a_wrong_file_next_to_the_configuration_is_refused_along_with_all_other_problems(
+    folder: Path,
+) -> None:
     (folder / "ebbtide-prices.yaml").write_text("prices: 3")
     with pytest.raises(ConfigError, match=r"(?s)2 problems.*CPU_UP.*prices: missing"):
         config_in(folder, CPU_UP="high")

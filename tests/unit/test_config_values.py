@@ -101,7 +101,7 @@ def test_all_problems_are_said_at_once_in_the_order_of_the_file() -> None:
     assert lines[5] == "Correct this and run `ebbtide config check`."
 
 
-def test_a_key_is_not_held_against_another_that_is_itself_wrong() -> None:
+def test_a_key_is_not_compared_with_another_that_is_itself_wrong() -> None:
     said = refusal("min_workers: 12\nmax_workers: many")
     assert 'max_workers: "many"' in said
     assert "min_workers" not in said

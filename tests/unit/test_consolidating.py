@@ -14,7 +14,7 @@ from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationSettings
 from ebbtide.model.decision import Action, Check, Decision
 from ebbtide.model.pool import RemovalBudget, RemovalReason
-from ebbtide.model.record import Emptied, Leaving, Record
+from ebbtide.model.record import Emptied, EmptiedNode, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Ownership, Snapshot
 from tests.builders import (
@@ -82,7 +82,7 @@ def test_a_refusal_of_the_planner_is_the_reason() -> None:
     assert cooling.consolidation is not None
 
 
-def test_nothing_is_begun_while_an_operation_is_under_way() -> None:
+def test_nothing_is_begun_while_an_operation_is_in_progress() -> None:
     question = Question(loaded(), make_record(operation=make_scale_up()), SETTINGS, NOW, "op")
     checks = list(consolidate(question, Answer()))
     assert next(check.name for check in checks if not check.passed) == "no operation in progress"
@@ -152,7 +152,7 @@ def test_a_plan_that_launches_nodes_is_taken_as_a_whole_or_not_at_all() -> None:
 
 def leaving(idle: int) -> Record:
     return make_record(
-        leaving=(Leaving("a1", "uid-a1", "i-a1", "earlier", NOW + 60),),
+        leaving=(EmptiedNode("a1", "uid-a1", "i-a1", "earlier", NOW + 60),),
         emptied=(Emptied("uid-a1", NOW - idle),),
         last_consolidation_at=NOW - 900,
     )
@@ -177,7 +177,7 @@ def test_while_a_node_is_leaving_no_other_plan_is_made_and_no_other_node_removed
     assert values_of(down.failed) == ("nothing leaves", False, 1, 0, "a1")
 
 
-def test_checks_that_failed_leave_nothing_to_do_for_whoever_asks_on() -> None:
+def test_after_a_failed_check_there_is_nothing_left_to_do() -> None:
     question = Question(loaded(), make_record(last_consolidation_at=NOW), SETTINGS, NOW, "op")
     answer = Answer()
     assert not all(check.passed for check in consolidate(question, answer))

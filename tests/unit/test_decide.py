@@ -201,7 +201,7 @@ def test_the_last_worker_stays_even_where_the_minimum_is_zero() -> None:
     assert why_not(decision, Action.SCALE_DOWN).name == "load fits the rest"
 
 
-def test_a_decision_that_only_repeats_the_last_one_has_the_same_key_whatever_its_figures() -> None:
+def test_a_decision_that_only_repeats_the_last_one_has_the_same_key_whatever_its_numbers() -> None:
     first = decided(make_snapshot(NODES, cpu=0.5), make_record())
     again = decided(make_snapshot(NODES, cpu=0.6), make_record())
     news = decided(make_snapshot(NODES, cpu=None), make_record())

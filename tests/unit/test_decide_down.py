@@ -187,7 +187,7 @@ def test_reading_9_where_no_zone_may_be_emptied_nothing_is_done_and_the_first_no
     assert values_of(check) == ("a node can go", False, 0, 1, "a1")
 
 
-def test_every_node_that_was_passed_over_is_named_with_its_reason() -> None:
+def test_every_node_that_was_skipped_is_named_with_its_reason() -> None:
     decision = decided(with_pod(make_pod("bare", node_name="a1", controller="")))
     assert [r.node_name for r in decision.removals] == ["a2"]
     (refusal,) = verdict(decision).refusals

@@ -1,4 +1,4 @@
-"""Scale-up: hot CPU, pods that wait, or too few workers; within cooldown, back-off and maximum."""
+"""Scale-up: hot CPU, pending pods, or too few workers; within cooldown, back-off and maximum."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_unknown_cpu_is_no_pressure() -> None:
     assert values_of(check) == ("pressure", False, None, 0.70, "")
 
 
-def test_pods_that_wait_get_a_node_although_cpu_is_unknown() -> None:
+def test_pending_pods_get_a_node_although_cpu_is_unknown() -> None:
     snapshot = make_snapshot(NODES, [*FULL, waiting()], cpu=None)
     assert decided(snapshot, waited(180)).action is Action.SCALE_UP
 
@@ -144,7 +144,7 @@ def test_queued_pods_with_no_worker_at_all_skip_the_cooldown() -> None:
     assert values_of(cooldown) == ("cooldown over", True, None, 0, "")
 
 
-def test_queued_pods_beside_a_worker_do_not_skip_the_cooldown() -> None:
+def test_queued_pods_next_to_a_worker_do_not_skip_the_cooldown() -> None:
     assert failed(decided(QUEUE, waited(180, last_scale_at=NOW - 1))).name == "cooldown over"
 
 

@@ -11,7 +11,7 @@ from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.model.check import NodeCause
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.pod import PodPhase
-from ebbtide.model.record import Demand, Emptied
+from ebbtide.model.record import DemandNote, Emptied
 from ebbtide.model.settings import JudgedBy, Settings
 from tests.builders import (
     NOW,
@@ -32,9 +32,9 @@ def an_hour(**overrides: object) -> Settings:
     return make_settings(settled_seconds=HOUR, settled_rise=0.10, **overrides)
 
 
-def seen(*cpus: int, memory_mib: int = 1000) -> tuple[Demand, ...]:
+def seen(*cpus: int, memory_mib: int = 1000) -> tuple[DemandNote, ...]:
     first = NOW - PART * len(cpus)
-    return tuple(Demand(first + PART * number, cpu, memory_mib) for number, cpu in enumerate(cpus))
+    return tuple(DemandNote(first + PART * number, cpu, memory_mib) for number, cpu in enumerate(cpus))
 
 
 def test_what_is_asked_for_is_what_runs_or_is_pending_and_is_not_tied_to_a_node() -> None:
@@ -46,21 +46,25 @@ def test_what_is_asked_for_is_what_runs_or_is_pending_and_is_not_tied_to_a_node(
         make_pod("ended", 999, 999, node_name="a1", phase=PodPhase.SUCCEEDED),
     ]
     snapshot = make_snapshot(make_nodes("a1"), pods)
-    assert track_demand(snapshot, (), an_hour(), NOW) == (Demand(NOW, 800, 150),)
-    assert track(snapshot, make_record(), an_hour(), NOW)[0].demand == (Demand(NOW, 800, 150),)
+    assert track_demand(snapshot, (), an_hour(), NOW) == (DemandNote(NOW, 800, 150),)
+    assert track(snapshot, make_record(), an_hour(), NOW)[0].demand == (DemandNote(NOW, 800, 150),)
     assert track_demand(snapshot, seen(1), make_settings(), NOW) == (), "no time is set"
 
 
 def test_each_part_of_the_time_keeps_its_highest_and_what_is_older_is_forgotten() -> None:
     snapshot = make_snapshot(make_nodes("a1"), [make_pod("runs", 500, 100, node_name="a1")])
-    recent = Demand(NOW - PART + 1, 700, 50)
-    assert track_demand(snapshot, (recent,), an_hour(), NOW) == (Demand(recent.at, 700, 100),)
-    before = Demand(NOW - PART, 700, 50)
-    assert track_demand(snapshot, (before,), an_hour(), NOW) == (before, Demand(NOW, 500, 100))
-    assert track_demand(snapshot, (Demand(NOW - HOUR, 9, 9),), an_hour(), NOW) == (Demand(NOW, 500, 100),)
-    ahead = Demand(NOW + 5, 9000, 9000)
-    assert track_demand(snapshot, (ahead,), an_hour(), NOW) == (Demand(NOW, 500, 100),), "a clock went back"
-    every_tick: tuple[Demand, ...] = ()
+    recent = DemandNote(NOW - PART + 1, 700, 50)
+    assert track_demand(snapshot, (recent,), an_hour(), NOW) == (DemandNote(recent.at, 700, 100),)
+    before = DemandNote(NOW - PART, 700, 50)
+    assert track_demand(snapshot, (before,), an_hour(), NOW) == (before, DemandNote(NOW, 500, 100))
+    assert track_demand(snapshot, (DemandNote(NOW - HOUR, 9, 9),), an_hour(), NOW) == (
+        DemandNote(NOW, 500, 100),
+    )
+    ahead = DemandNote(NOW + 5, 9000, 9000)
+    assert track_demand(snapshot, (ahead,), an_hour(), NOW) == (DemandNote(NOW, 500, 100),), (
+        "a clock went back"
+    )
+    every_tick: tuple[DemandNote, ...] = ()
     for second in range(0, 2 * HOUR, 15):
         every_tick = track_demand(snapshot, every_tick, an_hour(), NOW + second)
     assert len(every_tick) <= PARTS
@@ -91,7 +95,7 @@ def test_the_rise_and_its_limit_are_given() -> None:
 
 
 def test_memory_unsettles_as_well() -> None:
-    demand = (Demand(NOW - 600, 1000, 500), Demand(NOW - 60, 1000, 1000))
+    demand = (DemandNote(NOW - 600, 1000, 500), DemandNote(NOW - 60, 1000, 1000))
     assert not settled(make_record(demand=demand), an_hour()).passed
 
 

@@ -39,7 +39,7 @@ def test_a_mirror_pod_is_never_touched() -> None:
 
 
 @pytest.mark.parametrize("phase", [PodPhase.SUCCEEDED, PodPhase.FAILED])
-def test_a_finished_pod_is_passed_over(phase: PodPhase) -> None:
+def test_a_finished_pod_is_skipped(phase: PodPhase) -> None:
     assert judged(make_pod(phase=phase)) == (Treatment.SKIP, DrainReason.FINISHED)
 
 
@@ -55,7 +55,7 @@ def test_a_kube_system_pod_outside_a_daemonset_is_treated_as_critical() -> None:
 @pytest.mark.parametrize(
     "kind", [{"mirror": True}, {"controller": "DaemonSet"}, {"phase": PodPhase.SUCCEEDED}]
 )
-def test_reading_6_finished_mirror_and_daemonset_pods_are_passed_over_before_any_is_judged_critical(
+def test_reading_6_finished_mirror_and_daemonset_pods_are_skipped_before_any_is_judged_critical(
     kind: dict[str, Any],
 ) -> None:
     pod = make_pod(namespace="kube-system", priority_class="system-node-critical", **kind)
@@ -162,7 +162,7 @@ def test_a_pod_under_several_budgets_is_not_evicted_because_the_api_would_refuse
     assert (judgement.pod.name, judgement.about) == ("web-0", "a and b")
 
 
-def test_a_node_is_drained_when_only_what_is_passed_over_is_left() -> None:
+def test_a_node_is_drained_when_only_what_is_skipped_is_left() -> None:
     daemon, worker = make_pod("agent", controller="DaemonSet"), make_pod("web")
     assert plan_drain(make_node(), [daemon], FREE, make_settings(), {}).drained
     plan = plan_drain(make_node(), [daemon, worker], FREE, make_settings(), {})

@@ -13,12 +13,12 @@ from ebbtide.core.nodes.room import Room, refused_by_node, room_of, room_of_new,
 from ebbtide.model.pod import (
     FitCause,
     Misfit,
-    Operator,
     Pod,
     PodPhase,
     Requirement,
     Resources,
     Scheduling,
+    SelectorOperator,
     Taint,
     TaintEffect,
     Toleration,
@@ -42,12 +42,12 @@ def test_a_pod_fits_where_exactly_enough_is_free() -> None:
     assert why_not(make_pod(cpu_milli=1500), make_node(), make_pod("other", cpu_milli=2500)) is None
 
 
-def test_a_pod_that_asks_for_more_cpu_than_is_free_is_told_both_figures() -> None:
+def test_a_pod_that_asks_for_more_cpu_than_is_free_is_told_both_numbers() -> None:
     reason = why_not(make_pod(cpu_milli=1501), make_node(), make_pod("other", cpu_milli=2500))
     assert reason == Misfit(FitCause.CPU, 1501, 1500)
 
 
-def test_a_pod_that_asks_for_more_memory_than_is_free_is_told_both_figures() -> None:
+def test_a_pod_that_asks_for_more_memory_than_is_free_is_told_both_numbers() -> None:
     assert why_not(make_pod(memory_mib=9000), make_node()) == Misfit(FitCause.MEMORY, 9000, 8192)
 
 
@@ -142,9 +142,9 @@ def test_a_node_selector_needs_every_label_with_its_value() -> None:
 
 
 def test_one_term_of_the_node_affinity_must_hold_whole() -> None:
-    in_a = Requirement("topology.kubernetes.io/zone", Operator.IN, ("a",))
-    ssd = Requirement("disk", Operator.EXISTS)
-    hdd_free = Requirement("disk", Operator.NOT_IN, ("hdd",))
+    in_a = Requirement("topology.kubernetes.io/zone", SelectorOperator.IN, ("a",))
+    ssd = Requirement("disk", SelectorOperator.EXISTS)
+    hdd_free = Requirement("disk", SelectorOperator.NOT_IN, ("hdd",))
     node = make_node(zone="a")
     assert refusal(node, node_affinity=((in_a, hdd_free),)) is None, "NotIn holds for a missing label"
     assert refusal(node, node_affinity=((in_a, ssd),)) == Misfit(FitCause.NODE_AFFINITY)
@@ -167,7 +167,7 @@ def test_what_is_not_understood_fits_nowhere_with_that_reason() -> None:
 
 
 def test_a_node_without_a_zone_has_no_zone_label() -> None:
-    exists = Requirement("topology.kubernetes.io/zone", Operator.EXISTS)
+    exists = Requirement("topology.kubernetes.io/zone", SelectorOperator.EXISTS)
     assert refusal(make_node(zone=""), node_affinity=((exists,),)) == Misfit(FitCause.NODE_AFFINITY)
     assert refusal(make_node(zone="a"), node_affinity=((exists,),)) is None
 

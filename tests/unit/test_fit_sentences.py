@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ebbtide.core.nodes.drain import Disruptions, judge
-from ebbtide.model.pod import Budget, FitCause, Misfit, Pod, Scheduling, Stop, StopCause, Unplaced
+from ebbtide.model.pod import Budget, FitCause, Misfit, PlanStop, Pod, Scheduling, StopCause, Unplaced
 from tests.builders import make_budget, make_pod, make_settings
 
 SENTENCES = [
@@ -65,7 +65,7 @@ def test_a_pod_that_nothing_takes_is_named() -> None:
 
 
 def test_what_ends_a_launch_says_so() -> None:
-    assert [Stop(cause, "default/web").says for cause in StopCause] == [
+    assert [PlanStop(cause, "default/web").says for cause in StopCause] == [
         "every pool is at its maximum",
         "every pool is at its maximum or its limits",
         "default/web fits no node that may be launched now",

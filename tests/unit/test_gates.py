@@ -1,4 +1,4 @@
-"""The safety gates that every voluntary removal passes, whoever asks for it."""
+"""The safety gates that every voluntary removal passes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_without_any_ready_worker_this_may_be_quite_another_cluster() -> None:
     assert values_of(check) == (Gate.WORKERS_MATCHED, False, 0, 0, "")
 
 
-def test_the_minimum_counts_what_stays_after_everything_under_way() -> None:
+def test_the_minimum_counts_what_stays_after_everything_in_progress() -> None:
     """`workerCount - toRemove >= minWorkers`."""
     snapshot = make_snapshot(make_nodes("a1", "a2", "a3", "a4"))
     busy = make_record(operation=make_scale_down(make_removal("a1")))
@@ -173,7 +173,7 @@ def test_at_most_a_tenth_of_the_workers_or_one_go_at_the_same_time(workers: int,
     assert not gates.within_budget(snapshot, make_record(), SETTINGS, going[: allowed + 1], IDLE).passed
 
 
-def test_removals_under_way_use_up_the_budget() -> None:
+def test_removals_in_progress_use_up_the_budget() -> None:
     snapshot = make_snapshot(make_nodes(*names(10)))
     busy = make_record(operation=make_scale_down(make_removal("a1")))
     check = gates.within_budget(snapshot, busy, SETTINGS, [make_removal("a2")], IDLE)

@@ -113,7 +113,7 @@ def test_pods_that_no_tick_has_decided_about_are_not_called_left_alone(
     assert headline(here) == f"2 pods are pending; {what}"
 
 
-def test_a_removal_that_is_held_says_why_and_not_that_it_goes_on() -> None:
+def test_a_removal_that_is_held_says_why_and_not_that_it_continues() -> None:
     why = "the metrics server does not answer"
     drained = make_removal("a1", state=RemovalState.DRAINED, reason=why)
     record = make_record(removing=make_scale_down(drained))

@@ -27,7 +27,7 @@ from ebbtide.core.operations.stopping import why_yield
 from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.operation import AbortCause, RemovalState, SlotState
-from ebbtide.model.pod import Pod, PodPhase, Scheduling, Stop, StopCause, Taint, TaintEffect
+from ebbtide.model.pod import PlanStop, Pod, PodPhase, Scheduling, StopCause, Taint, TaintEffect
 from ebbtide.model.pool import CronWindow, Headroom, HeadroomSeen, PoolLimits, RemovalReason
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import JudgedBy, Settings
@@ -205,13 +205,13 @@ def test_headroom_larger_than_a_pool_may_grow_says_so() -> None:
     pools = (make_pool(zones=("a",), max_workers=1),)
     snapshot = make_snapshot(make_nodes("a1"), [])
     plan = plan_launch(snapshot, make_record(), settings_with(pools=pools), 0)
-    assert (plan.offers, plan.stopped) == ((), Stop(StopCause.AT_LIMITS))
+    assert (plan.offers, plan.stopped) == ((), PlanStop(StopCause.AT_LIMITS))
     verdict = decided(snapshot, settings_with(max_workers=1)).verdicts[1]
     assert values_of(verdict.failed) == ("below maximum", False, 1, 1, "")
 
 
 def test_headroom_alone_never_asks_for_more_than_a_node_brings() -> None:
-    """Residents take so much of every node that no pod of headroom fits: nothing is launched in vain."""
+    """Residents take so much of every node that no pod of headroom fits: nothing is launched for them."""
     agents = [make_pod("agent", 2000, 64, node_name="a1", controller="DaemonSet")]
     plan = plan_launch(make_snapshot(make_nodes("a1"), agents), make_record(), settings_with(), 0)
     assert plan.offers == ()
@@ -241,7 +241,7 @@ def test_a_scale_down_leaves_the_headroom_that_there_is(judged_by: JudgedBy) -> 
 
 @pytest.mark.parametrize("judged_by", list(JudgedBy))
 def test_pods_that_would_move_into_the_headroom_keep_their_node(judged_by: JudgedBy) -> None:
-    """Each node alone could go, if nothing had to be free: its pod fits next door."""
+    """Each node alone could go, if nothing had to be free: its pod fits on the next node."""
     pods = [make_pod(f"p-{name}", 1000, 64, node_name=name) for name in ("a1", "a2")]
     snapshot, record = make_snapshot(make_nodes("a1", "a2"), pods), idle_record("a1", "a2")
     choose = choose_underused if judged_by is JudgedBy.NODE else choose_targets

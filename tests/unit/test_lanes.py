@@ -176,7 +176,7 @@ def test_only_a_record_that_says_more_than_one_operation_needs_the_newer_format(
 
 
 def test_a_record_with_a_replacement_has_a_format_of_its_own() -> None:
-    """Whoever does not know of replacements would drain the node before its replacement is there."""
+    """A version that does not know of replacements would drain the node before its replacement is there."""
     at_once = make_scale_down(make_removal())
     first = replace(at_once, replacements=(make_slot(),))
     assert make_record(operation=at_once).format_version == 1

@@ -47,7 +47,7 @@ def test_late_is_running_for_too_long_without_a_node() -> None:
     assert not is_late(slot(SlotState.LAUNCHED, 500), make_settings(), NOW), "no time is set"
 
 
-def test_a_pod_waits_for_an_instance_on_its_way_and_not_for_one_that_is_late() -> None:
+def test_a_pod_counts_on_an_instance_on_its_way_and_not_on_one_that_is_late() -> None:
     assert launches(1, slot(SlotState.LAUNCHED, 60)) == 0
     assert launches(1, slot(SlotState.LAUNCHED, 90)) == 2, "one for the pod, and a spare: all so far are late"
     assert launches(1, slot(SlotState.LAUNCHED, 90), late_join_seconds=0) == 0

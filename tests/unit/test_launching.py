@@ -15,13 +15,13 @@ from ebbtide.core.nodes.sizing import LaunchPlan, plan_launch
 from ebbtide.model.pod import (
     NOTHING,
     AntiAffinity,
+    PlanStop,
     Pod,
     PodNearby,
     PodPhase,
     Resources,
     Scheduling,
     Spread,
-    Stop,
     StopCause,
 )
 from ebbtide.model.record import Record
@@ -142,7 +142,7 @@ def test_a_group_joins_the_zone_in_which_its_kind_is_already() -> None:
 
 def test_a_pod_near_something_that_is_nowhere_is_named() -> None:
     lost = group("cache", 1, affinity=(PodNearby(HOST, make_selector(app="nobody")),))
-    assert plan(lost).stopped == Stop(StopCause.NO_FIT, "default/cache-000")
+    assert plan(lost).stopped == PlanStop(StopCause.NO_FIT, "default/cache-000")
 
 
 def test_one_pod_a_zone_is_planned_although_the_packer_knows_no_such_rule() -> None:

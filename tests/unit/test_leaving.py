@@ -19,7 +19,7 @@ from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.operation import RemovalState
 from ebbtide.model.pod import PodPhase
-from ebbtide.model.record import DrainBackoff, Emptied, Leaving, Record, Refused
+from ebbtide.model.record import DrainBackoff, Emptied, EmptiedNode, Record, Refused
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node, Ownership, Snapshot
 from tests.builders import (
@@ -43,8 +43,8 @@ MARK = Ownership("op", 5, cordoned=False)
 NODES = (make_node("a1", owner=MARK), *make_nodes("a2", "b1", "b2"))
 
 
-def leaving(*names: str, operation_id: str = "op", until: int = NOW + 60) -> tuple[Leaving, ...]:
-    return tuple(Leaving(name, f"uid-{name}", f"i-{name}", operation_id, until) for name in names)
+def leaving(*names: str, operation_id: str = "op", until: int = NOW + 60) -> tuple[EmptiedNode, ...]:
+    return tuple(EmptiedNode(name, f"uid-{name}", f"i-{name}", operation_id, until) for name in names)
 
 
 def record_of(*names: str, idle: int = 900, **overrides: object) -> Record:
@@ -164,7 +164,7 @@ def test_our_own_cordon_and_that_of_the_same_consolidation_do_not_stand_in_the_w
     assert chosen(make_snapshot((node, *NODES[1:])), record_of("a1"))[0] == ["a1"]
 
 
-def test_a_node_that_left_or_runs_on_another_instance_is_passed_over() -> None:
+def test_a_node_that_left_or_runs_on_another_instance_is_skipped() -> None:
     assert chosen(make_snapshot(NODES[1:]), record_of("a1")) == ([], {"a1": (NodeCause.CHANGED, "")})
     other = make_snapshot(NODES, instances=[make_instance("i-zz", provider_id="sim://i-a1")])
     assert chosen(other, record_of("a1")) == ([], {"a1": (NodeCause.CHANGED, "")})
@@ -181,7 +181,7 @@ def test_only_nodes_of_one_consolidation_go_together() -> None:
     assert chosen(make_snapshot(NODES), record) == (["a1"], {})
 
 
-def test_nothing_goes_while_pods_wait_or_a_notice_is_answered() -> None:
+def test_nothing_goes_while_pods_are_pending_or_a_notice_is_answered() -> None:
     def failed(snapshot: Snapshot, record: Record) -> list[str]:
         return [check.name for check in stable(snapshot, record, SETTINGS) if not check.passed]
 

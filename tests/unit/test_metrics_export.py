@@ -1,4 +1,4 @@
-"""Our own figures: counted by what the engine did, gone with the lease, and well or not in two answers."""
+"""Our own metrics: counted by what the engine did, gone with the lease, and well or not in two answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ebbtide.adapters.metrics_export.metrics import ClusterMetrics, MetricsRegistry
-from ebbtide.adapters.metrics_export.serving import MOST_CONNECTIONS, Health, MetricsServer
+from ebbtide.adapters.metrics_export.serving import MOST_CONNECTIONS, Health, MetricsEndpoint
 from ebbtide.bootstrap.parts import metrics_served
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
@@ -86,7 +86,7 @@ def test_unfit_nodes_are_counted_by_reason_until_they_are_replaced() -> None:
     assert watched.value("ebbtide_decisions_total", action="replace") == 1
 
 
-def test_whoever_stands_by_tells_no_old_news() -> None:
+def test_a_runner_that_stands_by_exports_no_old_values() -> None:
     watched = Watched(min_workers=3)
     watched.tick()
     watched.small.store.acquire(CLUSTER_LEASE, "other", 3000)
@@ -146,7 +146,7 @@ def test_an_observer_that_fails_does_not_fail_the_tick_and_the_others_are_told()
 
 @contextmanager
 def served(watched: Watched) -> Iterator[str]:
-    server = MetricsServer(watched.health, "127.0.0.1", 0)
+    server = MetricsEndpoint(watched.health, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.port}"
     finally:

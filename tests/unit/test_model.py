@@ -59,7 +59,7 @@ def test_an_instance_is_alive_until_it_is_being_terminated(state: InstanceState,
     assert make_instance(state=state).alive is alive
 
 
-def test_a_pod_waits_when_it_is_accepted_not_placed_and_not_on_its_way_out() -> None:
+def test_a_pod_is_pending_when_it_is_accepted_not_placed_and_not_on_its_way_out() -> None:
     assert make_pod(phase=PodPhase.PENDING).waiting
     assert not make_pod(phase=PodPhase.PENDING, node_name="a1").waiting
     assert not make_pod(phase=PodPhase.PENDING, terminating=True).waiting

@@ -222,7 +222,7 @@ def test_every_kind_of_entry_has_its_fact_and_every_fact_a_sentence_here() -> No
         (SpotEnd.REMOVED_MEANWHILE, "answered: it was removed meanwhile"),
         (SpotEnd.NODE_STAYS, "ended: the node stays (why)"),
         (SpotEnd.NEVER_JOINED, "ended: it never joined"),
-        (SpotEnd.NOT_LISTED, "ended: it is not listed any more"),
+        (SpotEnd.NOT_LISTED, "ended: it is no longer listed"),
         (SpotEnd.NO_REPLACEMENT, "not followed: no replacement came (why)"),
         (SpotEnd.LAPSED, "lapsed: why"),
         (SpotEnd.OPEN, "ended"),

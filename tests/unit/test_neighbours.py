@@ -15,11 +15,11 @@ from ebbtide.model.pod import (
     FitCause,
     LabelSelector,
     Misfit,
-    Operator,
     Pod,
     PodNearby,
     Requirement,
     Scheduling,
+    SelectorOperator,
     Spread,
     matches,
 )
@@ -32,7 +32,7 @@ WEB = make_selector(app="web")
 def _rules(chance: Random) -> Scheduling:
     key = chance.choice((ZONE, HOST, RACK))
     selector = make_selector(app=chance.choice("xy"))
-    disk = ((Requirement("disk", Operator.EXISTS),),)
+    disk = ((Requirement("disk", SelectorOperator.EXISTS),),)
     return chance.choice(
         (
             Scheduling(),

@@ -1,4 +1,4 @@
-"""Judged one by one, nodes that carry nothing go next to a launch and next to pods that wait for another."""
+"""Judged one by one, nodes that carry nothing go next to a launch and next to pending pods for another."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ import pytest
 
 from ebbtide.adapters.prometheus.asking import (
     MOST_POINTS,
-    Asked,
-    Curve,
-    History,
     Prometheus,
-    Span,
+    QueriedHistory,
+    QueriedSeries,
+    QueriedSpan,
+    RangeQuery,
     Unknown,
     read_curves,
 )
@@ -26,7 +26,7 @@ from ebbtide.simulator.story.parse import story_of
 
 START = 1_767_225_600
 DAY = 86_400
-MONTH = Span("http://prometheus", START, START + 30 * DAY)
+MONTH = QueriedSpan("http://prometheus", START, START + 30 * DAY)
 WEB = {"namespace": "default", "deployment": "web"}
 
 
@@ -37,20 +37,20 @@ class Server:
         self.asked: list[tuple[int, int]] = []
         self.answers = answers
 
-    def ask_range(self, query: str, start: int, end: int, step: int) -> list[Curve]:
+    def ask_range(self, query: str, start: int, end: int, step: int) -> list[QueriedSeries]:
         if len(self.asked) >= self.answers:
             raise Unknown("Prometheus cannot be reached", failed=True)
         self.asked.append((start, end))
-        return [Curve(WEB, [(float(at), "3") for at in range(start, end + 1, step)])]
+        return [QueriedSeries(WEB, [(float(at), "3") for at in range(start, end + 1, step)])]
 
 
-def history(server: Server, path: Path, span: Span = MONTH) -> History:
-    return History(cast(Prometheus, server), span, path)
+def history(server: Server, path: Path, span: QueriedSpan = MONTH) -> QueriedHistory:
+    return QueriedHistory(cast(Prometheus, server), span, path)
 
 
 def test_a_month_is_asked_in_parts_that_prometheus_answers_and_comes_out_whole(tmp_path: Path) -> None:
     server = Server()
-    (curve,) = history(server, tmp_path / "part").read(Asked("web", "q", 60))
+    (curve,) = history(server, tmp_path / "part").read(RangeQuery("web", "q", 60))
     assert [at for at, _ in curve.values] == [float(at) for at in range(START, MONTH.end + 1, 60)]
     assert len(server.asked) == 5
     assert all((end - start) // 60 + 1 < MOST_POINTS for start, end in server.asked)
@@ -58,22 +58,22 @@ def test_a_month_is_asked_in_parts_that_prometheus_answers_and_comes_out_whole(t
 
 def test_many_series_are_asked_in_smaller_parts(tmp_path: Path) -> None:
     server = Server()
-    history(server, tmp_path / "part").read(Asked("web", "q", 60, series=400))
+    history(server, tmp_path / "part").read(RangeQuery("web", "q", 60, series=400))
     assert all((end - start) // 60 < 1000 for start, end in server.asked)
 
 
 def test_where_prometheus_vanished_half_way_only_the_rest_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "month.ebb.part"
     with pytest.raises(Unknown, match="cannot be reached"):
-        history(Server(answers=2), path).read(Asked("web", "q", 60))
+        history(Server(answers=2), path).read(RangeQuery("web", "q", 60))
     with path.open("ab") as file:
         file.write(b'{"name": "web", "start": 12')  # the process died while it wrote
     server = Server()
     # Some hours later: the span of the first run continues.
-    later = Span(MONTH.url, MONTH.start + 7200, MONTH.end + 7200)
+    later = QueriedSpan(MONTH.url, MONTH.start + 7200, MONTH.end + 7200)
     again = history(server, path, later)
     assert (again.resumed, again.span) == (2, MONTH)
-    (curve,) = again.read(Asked("web", "q", 60))
+    (curve,) = again.read(RangeQuery("web", "q", 60))
     assert len(server.asked) == 3
     assert [at for at, _ in curve.values] == [float(at) for at in range(START, MONTH.end + 1, 60)]
     again.done()
@@ -81,10 +81,10 @@ def test_where_prometheus_vanished_half_way_only_the_rest_is_asked_for(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "other", [Span("http://other", START, MONTH.end), Span(MONTH.url, START, START + DAY)]
+    "other", [QueriedSpan("http://other", START, MONTH.end), QueriedSpan(MONTH.url, START, START + DAY)]
 )
-def test_parts_of_something_else_are_not_used(tmp_path: Path, other: Span) -> None:
-    history(Server(), tmp_path / "part").read(Asked("web", "q", 60))
+def test_parts_of_something_else_are_not_used(tmp_path: Path, other: QueriedSpan) -> None:
+    history(Server(), tmp_path / "part").read(RangeQuery("web", "q", 60))
     again = history(Server(), tmp_path / "part", other)
     assert (again.resumed, again.span) == (0, other)
 
@@ -108,17 +108,17 @@ def config() -> Config:
     return build_config(parse_document(text, "ebbtide.yaml"), {})
 
 
-def flat(metric: dict[str, str], value: float, since: int = START, step: int = 60) -> Curve:
-    return Curve(metric, [(float(at), str(value)) for at in range(since, START + DAY + 1, step)])
+def flat(metric: dict[str, str], value: float, since: int = START, step: int = 60) -> QueriedSeries:
+    return QueriedSeries(metric, [(float(at), str(value)) for at in range(since, START + DAY + 1, step)])
 
 
-def requests(resource: str, value: float, **owner: str) -> Curve:
+def requests(resource: str, value: float, **owner: str) -> QueriedSeries:
     whose = {"namespace": "default", "owner_kind": "ReplicaSet", "owner_name": "web-7c9"}
     return flat({**whose, "resource": resource, **owner}, value, step=3600)
 
 
-def past(**curves: list[Curve]) -> Past:
-    given: dict[str, list[Curve]] = {asked.name: [] for asked in queries(60)}
+def past(**curves: list[QueriedSeries]) -> Past:
+    given: dict[str, list[QueriedSeries]] = {asked.name: [] for asked in queries(60)}
     given |= {
         "deployments": [flat(WEB, 3)],
         "requests": [requests("cpu", 0.5), requests("memory", 300 * 2**20)],
@@ -149,7 +149,7 @@ def test_replicas_requests_and_fallbacks_are_recorded_and_play() -> None:
 
 def test_a_time_in_which_nobody_looked_keeps_the_last_value_and_is_said() -> None:
     values = [(float(START), "3"), (float(START + DAY // 2), "5")]
-    found = recorded(past(deployments=[Curve(WEB, values)]))
+    found = recorded(past(deployments=[QueriedSeries(WEB, values)]))
     assert (found.demand["default/web"].at, found.demand["default/web"].replicas) == ([0.0, 43_200.0], [3, 5])
     assert found.recorded.coverage["demand"] < 0.01
 
@@ -192,7 +192,7 @@ def test_cpu_budgets_and_pending_time_are_taken_where_they_are_exported() -> Non
         asked=[flat(whose, 1.5)],
         expected_pods=[flat(budget, 3)],
         desired_healthy=[flat(budget, 2)],
-        waits=[Curve({}, [(START + 3600.0, "90"), (START + 7200.0, "30.5")])],
+        waits=[QueriedSeries({}, [(START + 3600.0, "90"), (START + 7200.0, "30.5")])],
         replicasets=[flat({"namespace": "default", "replicaset": "web-7c9", "owner_name": "web"}, 1)],
     )
     found = recorded(given)

@@ -49,7 +49,7 @@ class Watched:
         return self.metrics.registry.get_sample_value(name, {"cluster": "cluster", **labels})
 
 
-def test_idleness_activity_and_sleep_have_figures_under_the_names_of_the_design() -> None:
+def test_idleness_activity_and_sleep_have_metrics_under_the_names_of_the_design() -> None:
     harness = PolicyHarness()
     seen = Watched(harness)
     assert (seen.value(IDLE, policy="web"), seen.value(ZERO, policy="web")) == (0, 0)
@@ -79,7 +79,7 @@ def test_more_policies_than_labels_are_said_to_be_more() -> None:
     assert [sample.value for sample in found["ebbtide_policies_unlisted"]] == [1]
 
 
-def test_policies_that_cannot_be_read_have_no_figures_rather_than_old_ones() -> None:
+def test_policies_that_cannot_be_read_have_no_metrics_rather_than_old_ones() -> None:
     class Broken:
         def __init__(self, harness: PolicyHarness) -> None:
             self._rows = harness.rows
@@ -173,7 +173,7 @@ def test_nodes_that_come_and_go_are_counted_once() -> None:
     assert value("ebbtide_nodes_decommissioned_total", {"cluster": "cluster"}) == 2
 
 
-def test_figures_are_kept_where_anybody_could_ask_for_them() -> None:
+def test_metrics_are_kept_where_anybody_could_ask_for_them() -> None:
     ports = Small().ports
     said: list[str] = []
     off = build_config(Read(), {"METRICS_ADDR": "off", "API_LISTEN": "off"})

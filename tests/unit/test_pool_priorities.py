@@ -12,7 +12,7 @@ from ebbtide.core.nodes.offers import next_offer, resting_offers
 from ebbtide.core.nodes.sizing import plan_launch
 from ebbtide.core.operations.slots import advance_slot
 from ebbtide.model.operation import SlotCause, SlotState
-from ebbtide.model.pod import Pod, PodPhase, Resources, Stop, StopCause
+from ebbtide.model.pod import PlanStop, Pod, PodPhase, Resources, StopCause
 from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import CapacityBackoff, Counted, Record
 from ebbtide.model.snapshot import Market
@@ -67,7 +67,7 @@ def test_a_pool_that_is_full_leaves_the_rest_to_the_next() -> None:
     assert launched(3, CHEAP, by_memory) == ["cheap/a/on-demand"] * 2 + ["reserved/a/on-demand"]
 
 
-def test_a_pool_of_more_weight_without_capacity_is_passed_over() -> None:
+def test_a_pool_of_more_weight_without_capacity_is_skipped() -> None:
     resting = make_record(offer_rests=(CapacityBackoff("a/on-demand/r", NOW + 60),))
     assert launched(1, CHEAP, RESERVED, record=resting) == ["cheap/a/on-demand"]
     assert launched(1, RESERVED, record=resting) == ["reserved/a/on-demand"]
@@ -79,7 +79,7 @@ def test_smaller_types_use_what_larger_ones_would_exceed() -> None:
     settings = make_settings(pools=(pool,), max_workers=50, max_batch_up=50)
     plan = plan_launch(make_snapshot((), pending(9, 1900)), make_record(), settings, 0)
     assert sorted(offer.node_type.name for offer in plan.offers) == ["l", "s"]
-    assert plan.stopped == Stop(StopCause.AT_LIMITS)
+    assert plan.stopped == PlanStop(StopCause.AT_LIMITS)
 
 
 def test_nodes_that_exist_and_slots_of_every_lane_count_against_the_limits() -> None:

@@ -52,7 +52,7 @@ def test_savings_moves_and_the_bound_are_told() -> None:
     )
 
 
-def test_where_nothing_is_to_be_had_nothing_is_said() -> None:
+def test_where_nothing_is_available_nothing_is_said() -> None:
     nodes = (_node("a1", "cpx32", 4000, 8192),)
     result = assess(ClusterView(nodes, _pods(*nodes)), BOOK, NOW, clock=_clock)
     assert result.repacked is None

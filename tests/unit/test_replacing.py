@@ -11,7 +11,7 @@ from ebbtide.model.decision import Action, Decision
 from ebbtide.model.operation import SpotKind
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.pool import PoolLimits, RemovalBudget, RemovalReason
-from ebbtide.model.record import CapacityBackoff, DrainBackoff, DrainFailures, Leaving, Unwell
+from ebbtide.model.record import CapacityBackoff, DrainBackoff, DrainFailures, EmptiedNode, Unwell
 from ebbtide.model.snapshot import Node, Snapshot
 from tests.builders import (
     NOW,
@@ -109,7 +109,7 @@ def test_what_keeps_a_node_is_asked_before_anything_is_launched() -> None:
 
 def test_gates_of_every_removal_hold_for_a_replacement() -> None:
     waits = make_pod("new", phase=PodPhase.PENDING)
-    leaving = Leaving("a2", "uid-a2", "i-a2", "op", NOW + 60)
+    leaving = EmptiedNode("a2", "uid-a2", "i-a2", "op", NOW + 60)
     notice = make_spot("b1", kind=SpotKind.REBALANCE)
     held: list[tuple[str, Values | None, Snapshot, dict[str, Any]]] = [
         (Gate.CPU_KNOWN, None, expired(cpu=None), {}),
@@ -129,7 +129,7 @@ def test_gates_of_every_removal_hold_for_a_replacement() -> None:
 def test_a_node_that_consolidation_removes_is_not_repaired_too() -> None:
     nodes = (make_node("a1", ready=False), *NODES[1:])
     known = make_record(
-        worker_count=3, unwell=SILENT, leaving=(Leaving("a1", "uid-a1", "i-a1", "op", NOW + 60),)
+        worker_count=3, unwell=SILENT, leaving=(EmptiedNode("a1", "uid-a1", "i-a1", "op", NOW + 60),)
     )
     decision = decide(expired(nodes=nodes), known, make_settings(repair=True, cpu_down=0.0), NOW, "d")
     verdict = next(one for one in decision.verdicts if one.action is Action.REPAIR)

@@ -13,10 +13,10 @@ from ebbtide.model.pod import (
     AntiAffinity,
     FitCause,
     Misfit,
+    PlanStop,
     Pod,
     PodPhase,
     Scheduling,
-    Stop,
     StopCause,
     Unplaced,
 )
@@ -60,7 +60,7 @@ SMALL = make_type("small", cpu_milli=2000, price="0.02")
 LARGE = make_type("large", cpu_milli=8000, price="0.10")
 
 
-def test_a_waiting_pod_gets_the_cheapest_type_that_fits() -> None:
+def test_a_pending_pod_gets_the_cheapest_type_that_fits() -> None:
     pools = (make_pool(types=(LARGE, SMALL)),)
     assert launched(make_snapshot(pods=[waiting()]), pools=pools) == ["small in a"]
     assert launched(make_snapshot(pods=[waiting(cpu_milli=3000)]), pools=pools) == ["large in a"]
@@ -138,7 +138,7 @@ def test_a_pool_at_its_maximum_is_not_offered_and_that_is_said() -> None:
     spare = make_pool("spare", max_workers=1)
     found = plan(snapshot, at_least=2, pools=(full, spare))
     assert [offer.pool.name for offer in found.offers] == ["spare"]
-    assert found.stopped == Stop(StopCause.AT_MAXIMUM)
+    assert found.stopped == PlanStop(StopCause.AT_MAXIMUM)
 
 
 def test_a_pod_that_its_neighbours_keep_out_of_every_zone_is_named() -> None:
@@ -148,7 +148,7 @@ def test_a_pod_that_its_neighbours_keep_out_of_every_zone_is_named() -> None:
     there = [make_pod(f"w-{name}", node_name=name, labels=labels) for name in ("a1", "b1")]
     pod = waiting(labels=labels, scheduling=wish)
     found = plan(make_snapshot(make_nodes("a1", "b1"), [*there, pod]))
-    assert found == LaunchPlan((), (), Stop(StopCause.NO_FIT, "default/web"))
+    assert found == LaunchPlan((), (), PlanStop(StopCause.NO_FIT, "default/web"))
 
 
 def test_no_node_is_launched_for_a_pod_that_fits_on_one_that_is_there() -> None:
@@ -165,7 +165,7 @@ def test_no_node_is_launched_for_a_pod_that_fits_on_one_that_is_on_its_way() -> 
     assert plan(make_snapshot(pods=[waiting()]), record=record).offers == ()
 
 
-def test_a_node_that_is_about_to_go_is_no_room_for_a_waiting_pod() -> None:
+def test_a_node_that_is_about_to_go_is_no_room_for_a_pending_pod() -> None:
     record = make_record(spots=(make_spot("a1"),))
     assert len(plan(make_snapshot(make_nodes("a1"), [waiting()]), record=record).offers) == 1
 

@@ -64,7 +64,7 @@ def test_a_busy_moment_is_no_measure_any_more_after_a_day_and_costs_are_cut_at_m
     assert second.whole
 
 
-def test_other_money_is_not_counted_and_no_point_is_no_day() -> None:
+def test_other_money_is_not_counted_and_no_point_is_not_a_day() -> None:
     (day,) = spending_days([CostPoint(0, {"USD": Decimal(1)})], "EUR", HOUR, [], {})
     assert (day.paid, day.saved) == (Decimal(0), Decimal(0))
     assert spending_days([], "EUR", DAY, [], {}) == []

@@ -1,4 +1,4 @@
-"""Which nodes go: fullest zone first, oldest first, and every node passed over is named."""
+"""Which nodes go: fullest zone first, oldest first, and every node skipped is named."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def choose(
     budgets: tuple[Budget, ...] = (),
     **settings: Any,
 ) -> tuple[list[str], dict[str, tuple[NodeCause, str]]]:
-    """Names of the nodes chosen, and the cause for each node passed over."""
+    """Names of the nodes chosen, and the cause for each node skipped."""
     snapshot = make_snapshot(nodes, pods, budgets=budgets)
     removals, refusals = choose_targets(
         snapshot, record or make_record(), make_settings(**settings), NOW, limit
@@ -72,7 +72,7 @@ def test_of_equally_old_nodes_the_most_expensive_goes_first() -> None:
     assert choose((unknown, *nodes), pools=pools, limit=3)[0] == ["a2", "a1", "a0"]
 
 
-def test_zones_are_counted_anew_after_each_choice() -> None:
+def test_zones_are_counted_again_after_each_choice() -> None:
     nodes = make_nodes("a1", "a2", "a3", "b1", "b2", "b3")
     assert choose(nodes, limit=4)[0] == ["a1", "b1", "a2", "b2"]
 
@@ -122,7 +122,7 @@ def test_a_removal_knows_instance_node_zone_and_pool() -> None:
         ({"pool": "old"}, (NodeCause.NO_POOL, "old")),
     ],
 )
-def test_a_node_that_is_not_ours_to_remove_is_passed_over_with_the_reason(
+def test_a_node_that_is_not_ours_to_remove_is_skipped_with_the_reason(
     overrides: dict[str, object], cause: tuple[NodeCause, str]
 ) -> None:
     nodes = (aged("a1", 9, **overrides), aged("a2", 1))
@@ -137,7 +137,7 @@ def test_reading_4_a_node_that_would_not_drain_rests_before_it_is_chosen_again()
     assert choose(make_nodes("a1", "a2"), record=record) == (["a2"], rests)
 
 
-def test_a_pool_at_its_minimum_is_passed_over_and_another_pool_serves() -> None:
+def test_a_pool_at_its_minimum_is_skipped_and_another_pool_serves() -> None:
     pools = (make_pool(), make_pool("gpu", min_workers=2))
     nodes = (*make_nodes("a1", "a2", "a3", pool="gpu", created_at=A_DAY_AGO - 9), make_node("a4"))
     chosen, refusals = choose(nodes, limit=2, pools=pools)
@@ -164,7 +164,7 @@ def test_a_used_up_disruption_budget_keeps_a_node() -> None:
     assert refusals == {"a1": (NodeCause.POD_WAITS, "default/web")}
 
 
-def test_a_node_that_is_passed_over_uses_up_no_disruption_budget_of_others() -> None:
+def test_a_node_that_is_skipped_uses_up_no_disruption_budget_of_others() -> None:
     labels = (("app", "web"),)
     pods = [
         make_pod("web-1", node_name="a1", labels=labels),
@@ -207,7 +207,7 @@ def test_nothing_is_placed_on_a_node_that_is_itself_about_to_go() -> None:
     assert choose(make_nodes("a1", "a2", "a3"), pods, record=record)[0] == []
 
 
-def test_a_node_that_was_passed_over_is_not_asked_again_for_the_same_batch() -> None:
+def test_a_node_that_was_skipped_is_not_asked_again_for_the_same_batch() -> None:
     pods = [make_pod("bare", node_name="a1", controller="")]
     chosen, refusals = choose(make_nodes("a1", "a2", "a3"), pods, limit=2)
     assert chosen == ["a2", "a3"]

@@ -52,7 +52,7 @@ def test_idle_time_starts_when_the_cluster_is_first_seen_idle_and_keeps_its_star
     [make_snapshot(NODES, cpu=0.30), make_snapshot(NODES, cpu=None), BUSY],
     ids=["CPU at the threshold", "CPU unknown", "a pod waits"],
 )
-def test_the_cluster_is_idle_only_with_known_cpu_below_the_threshold_and_no_pod_waiting(
+def test_the_cluster_is_idle_only_with_known_cpu_below_the_threshold_and_no_pod_pending(
     snapshot: Snapshot,
 ) -> None:
     assert not is_idle(snapshot, make_settings())
@@ -91,7 +91,7 @@ def test_a_silence_says_nothing_where_no_idle_time_was_running() -> None:
     assert track(CALM, make_record(ticked_at=NOW - 9000), make_settings(), NOW)[1] == ()
 
 
-def test_pods_wait_from_the_moment_the_first_was_seen_until_none_is() -> None:
+def test_pods_are_pending_from_the_moment_the_first_was_seen_until_none_is() -> None:
     assert tracked(BUSY).pending_since == NOW
     assert tracked(BUSY, pending_since=NOW - 50).pending_since == NOW - 50
     assert tracked(CALM, pending_since=NOW - 50).pending_since == 0
@@ -309,7 +309,7 @@ def test_the_record_tells_since_when_a_node_is_empty() -> None:
     ],
     ids=["nothing could be seen", "nobody looked", "the runner before died"],
 )
-def test_time_that_nobody_saw_is_not_held_against_a_consolidation(
+def test_time_that_nobody_saw_is_not_counted_against_a_consolidation(
     problems: tuple[str, ...], record: dict[str, Any]
 ) -> None:
     operation = make_consolidate([], [], watched_since=NOW - 900)

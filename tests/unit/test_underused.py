@@ -58,7 +58,7 @@ def test_a_node_is_tracked_as_underused_from_when_it_was_first_seen_so() -> None
     assert track_underused(snapshot, before, make_settings(), NOW) == ()
 
 
-def test_time_that_nobody_saw_is_not_held_against_a_node() -> None:
+def test_time_that_nobody_saw_is_not_counted_against_a_node() -> None:
     settings = make_settings(**ONE_BY_ONE)
     snapshot = make_snapshot(make_nodes("a1"), [on("a1", 100)])
     old = make_record(underused=(Emptied("uid-a1", NOW - 9000),), ticked_at=NOW - 4000)

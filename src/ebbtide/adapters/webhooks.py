@@ -114,8 +114,8 @@ class WebhookNotifier:
         self._stop.set()
         with suppress(queue.Full):
             self._queue.put_nowait(None)  # so a thread that waits for more ends
-        if shut := getattr(self._inner, "close", None):
-            shut()
+        if close := getattr(self._inner, "close", None):
+            close()
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from urllib.parse import urlsplit, urlunsplit
 
 from ebbtide.bootstrap.kubernetes import close_ports, needing, open_kubernetes
-from ebbtide.bootstrap.parts import ClusterPorts, LineNotifier, SystemClock, TimeOrderedIds
+from ebbtide.bootstrap.parts import LineNotifier, SystemClock, TimeOrderedIds
 from ebbtide.config import Config
 from ebbtide.config.api import webhook_secrets
 from ebbtide.core.packing.pack import HOW_TO_PACK, why_missing
 from ebbtide.engine.notes import CostNotes
 from ebbtide.engine.outages import OutageNotes
-from ebbtide.engine.ports import Observers, Ports
+from ebbtide.engine.ports import ClusterPorts, Observers, Ports
 from ebbtide.errors import ConfigError, SolverMissing
 from ebbtide.model.settings import Settings
 from ebbtide.ports import Notifier, Store

@@ -31,12 +31,12 @@ from ebbtide.bootstrap.kubernetes import connect_kubernetes, open_services
 from ebbtide.bootstrap.scaling import HasPolicies
 from ebbtide.config import Config
 from ebbtide.config.scale_to_zero import GateKeys
-from ebbtide.core.scale_to_zero.eta import Eta as LearnedEta
+from ebbtide.core.scale_to_zero.eta import LearnedEta
 from ebbtide.engine.loop import for_a_daemon
 from ebbtide.engine.scale_to_zero.gating import GateEntry
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.errors import EbbtideError, Usage
-from ebbtide.gate.admission import Backends, Limits, Route, Routes
+from ebbtide.gate.admission import Backends, GateLimits, Route, Routes
 from ebbtide.gate.keeper import House, Keeper
 from ebbtide.gate.knocking import Eta
 from ebbtide.gate.metrics import GateMetrics
@@ -113,7 +113,7 @@ class GateProcess:
         """Until asked to stop; then no longer ready, and a while later gone. `dial` is for pods that
         are not reached by their addresses."""
         self._loop = asyncio.get_running_loop()
-        limits = Limits(
+        limits = GateLimits(
             held=self._keys.max_held,
             wakes_per_minute=self._keys.wakes_per_minute,
             files=max(1, raise_file_limit() - len(self._keys.port_range) - OTHER_FILES),

@@ -11,10 +11,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ebbtide.bootstrap.parts import ClusterPorts, SystemClock
+from ebbtide.bootstrap.parts import SystemClock
 from ebbtide.config import Config
 from ebbtide.config.adapters import INSTALL
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import ClusterPorts, Ports
 from ebbtide.errors import ConfigError, Usage
 from ebbtide.extras import how_to_add
 from ebbtide.ports import Clock, Cloud, Declarations, Inbox, Players, Services, Signals
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ebbtide.adapters.kube.cluster import KubeCluster
     from ebbtide.adapters.kube.connection import Connection
     from ebbtide.adapters.kube.usage import MetricsServer
-    from ebbtide.adapters.prometheus import FirstKnown, PrometheusMetrics, Source
+    from ebbtide.adapters.prometheus import FirstKnown, PrometheusMetrics, PrometheusSource
 
 CONNECT_SECONDS = 5
 """Of `request_timeout_sec`, what a connection to the API server may take; the rest is for its answer."""
@@ -195,13 +195,17 @@ def open_players(config: Config) -> Players | None:
     return None if source is None else PrometheusPlayers(source)
 
 
-def _prometheus_source(config: Config) -> Source | None:
-    from ebbtide.adapters.prometheus import Source
+def _prometheus_source(config: Config) -> PrometheusSource | None:
+    from ebbtide.adapters.prometheus import PrometheusSource
 
     keys = config.adapters.metrics
     token_file = Path(keys.token_file).expanduser() if keys.token_file else None
     seconds = min(PROMETHEUS_SECONDS, _limit(config))
-    return Source(keys.prometheus_url, keys.query, token_file, seconds) if keys.prometheus_url else None
+    return (
+        PrometheusSource(keys.prometheus_url, keys.query, token_file, seconds)
+        if keys.prometheus_url
+        else None
+    )
 
 
 def _open_inbox(config: Config, clock: Clock) -> Inbox:

@@ -1,5 +1,5 @@
-"""What is the same everywhere: the ports of a cluster as one value, the clock, ids, notices as lines, and
-`/metrics`, `/healthz` and `/readyz` of a process that stays.
+"""What every process needs: the clock, ids, notices as lines, and `/metrics`, `/healthz` and `/readyz` if it
+keeps running.
 """
 
 from __future__ import annotations
@@ -15,23 +15,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
 from ebbtide.config import Config
-from ebbtide.engine.ports import Observers, Ports, never, nothing_urgent
+from ebbtide.engine.ports import Observers, Ports
 from ebbtide.extras import how_to_add
 from ebbtide.model.log import LogEntry
-from ebbtide.ports import (
-    Clock,
-    Cloud,
-    Cluster,
-    Declarations,
-    Inbox,
-    Metrics,
-    NodeUses,
-    Observer,
-    Players,
-    Services,
-    Signals,
-    Workloads,
-)
 from ebbtide.redact import redact
 
 if TYPE_CHECKING:
@@ -41,27 +27,6 @@ if TYPE_CHECKING:
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_DIGITS, _ORDER_DIGITS, _RANDOM_DIGITS = 10, 3, 5
 _BITS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterPorts:
-    """What is scaled: everything outside except where the record is kept and who is told."""
-
-    cluster: Cluster
-    cloud: Cloud
-    metrics: Metrics
-    inbox: Inbox
-    clock: Clock
-    observers: tuple[Observer, ...] = ()
-    workloads: Workloads | None = None
-    signals: Signals | None = None
-    players: Players | None = None
-    urgencies: Callable[[], int] = nothing_urgent
-    services: Services | None = None
-    declarations: Declarations | None = None
-    arrived_at: Callable[[], float] = never
-    launches_at_once: int = 1
-    uses: NodeUses | None = None
 
 
 class SystemClock:
@@ -170,11 +135,11 @@ def metrics_served(clusters: Sequence[ConfiguredCluster], say: Callable[[str], N
     if address == OFF or seen.health is None:
         yield seen
         return
-    from ebbtide.adapters.metrics_export.serving import MetricsServer
+    from ebbtide.adapters.metrics_export.serving import MetricsEndpoint
 
     host, _, port = address.rpartition(":")
     try:
-        server = MetricsServer(seen.health, host.strip("[]"), int(port))
+        server = MetricsEndpoint(seen.health, host.strip("[]"), int(port))
     except OSError as error:
         say(
             f"No metrics are served: {address} cannot be listened on ({error.strerror or error}). "

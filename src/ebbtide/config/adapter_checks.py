@@ -9,7 +9,7 @@ from ipaddress import ip_network
 from urllib.parse import parse_qs, urlsplit
 
 from ebbtide.config.api import ApiKeys, beyond_loopback
-from ebbtide.config.problems import FILL_IN, Problem, shown
+from ebbtide.config.problems import FILL_IN, ConfigProblem, shown
 from ebbtide.config.schema import Document
 from ebbtide.config.section import Section
 from ebbtide.core.join_template import problems_with
@@ -49,18 +49,18 @@ FORMS = {
 }
 
 
-def check_adapters(d: Document) -> Iterator[Problem]:
+def check_adapters(d: Document) -> Iterator[ConfigProblem]:
     if d.cluster.kind == "simulator":
         yield from _simulated(d)
         return
     if d.cloud.kind is None:
-        yield Problem(
+        yield ConfigProblem(
             ("cloud", "kind"),
             "is missing, and a cluster of kind kubernetes needs a cloud; allowed: aws or hetzner",
             ("cluster",),
         )
     if "pools" not in d.model_fields_set:
-        yield Problem(
+        yield ConfigProblem(
             ("pools",),
             "is missing, and a cluster of kind kubernetes needs at least one; give a name, types and zones",
             ("cluster",),
@@ -73,7 +73,7 @@ def check_adapters(d: Document) -> Iterator[Problem]:
     yield from _metrics(d)
 
 
-def _simulated(d: Document) -> Iterator[Problem]:
+def _simulated(d: Document) -> Iterator[ConfigProblem]:
     for key in ("kubeconfig", "context"):
         if getattr(d.cluster, key):
             yield _misplaced(("cluster", key), "cluster.kind is simulator")
@@ -84,11 +84,11 @@ def _simulated(d: Document) -> Iterator[Problem]:
             yield _misplaced((name,), "cluster.kind is simulator")
 
 
-def _aws(d: Document) -> Iterator[Problem]:
+def _aws(d: Document) -> Iterator[ConfigProblem]:
     if _used(d.hetzner):
         yield _misplaced(("hetzner",), "cloud.kind is aws")
     if not (d.aws.image or d.aws.launch_template):
-        yield Problem(
+        yield ConfigProblem(
             ("aws", "image"),
             "is missing, and EC2 needs it or launch_template; allowed: the id of an AMI",
             ("cloud", "cluster"),
@@ -97,43 +97,43 @@ def _aws(d: Document) -> Iterator[Problem]:
         for zone in pool.zones:
             if zone not in d.aws.subnets:
                 says = f"{shown(zone)} has no subnet in aws.subnets; add it there or leave out the zone"
-                yield Problem(("pools", number, "zones"), says, ("aws", "cloud", "cluster"))
+                yield ConfigProblem(("pools", number, "zones"), says, ("aws", "cloud", "cluster"))
 
 
-def _hetzner(d: Document) -> Iterator[Problem]:
+def _hetzner(d: Document) -> Iterator[ConfigProblem]:
     if _used(d.aws):
         yield _misplaced(("aws",), "cloud.kind is hetzner")
     if not d.hetzner.image:
-        yield Problem(
+        yield ConfigProblem(
             ("hetzner", "image"),
             "is missing; allowed: the name of an image, or the id of a snapshot in quotes",
             ("cloud", "cluster"),
         )
     for number, pool in enumerate(d.pools):
         if pool.market == "spot":
-            yield Problem(
+            yield ConfigProblem(
                 ("pools", number, "market"),
                 '"spot" is not allowed with cloud.kind hetzner, which has no spot market; allowed: on-demand',
                 ("cloud", "cluster"),
             )
 
 
-def _metrics(d: Document) -> Iterator[Problem]:
+def _metrics(d: Document) -> Iterator[ConfigProblem]:
     for key in ("query", "token_file"):
         if getattr(d.metrics, key) and not d.metrics.prometheus_url:
             says = "needs metrics.prometheus_url, which is missing; give it or leave this out"
-            yield Problem(("metrics", key), says, ("cluster",))
+            yield ConfigProblem(("metrics", key), says, ("cluster",))
 
 
 def _used(section: Section) -> bool:
     return bool(section.model_fields_set - COMMON)
 
 
-def _misplaced(path: tuple[str, ...], why: str) -> Problem:
-    return Problem(path, f"is given, but {why}; leave it out or change that", ("cluster", "cloud"))
+def _misplaced(path: tuple[str, ...], why: str) -> ConfigProblem:
+    return ConfigProblem(path, f"is given, but {why}; leave it out or change that", ("cluster", "cloud"))
 
 
-def check_addresses(d: Document) -> Iterator[Problem]:
+def check_addresses(d: Document) -> Iterator[ConfigProblem]:
     """What can be said without asking DNS; the rest is refused when it is spoken to."""
     hosts = d.api.notify_hosts
     for path, url, allowed in (
@@ -145,7 +145,7 @@ def check_addresses(d: Document) -> Iterator[Problem]:
         (("store", "url"), _endpoint_of(d.store.url), ()),
     ):
         if url and (why := why_not(url, allowed)):
-            yield Problem(path, f"cannot be used: {why}; give another address", (path[0],))
+            yield ConfigProblem(path, f"cannot be used: {why}; give another address", (path[0],))
 
 
 def _endpoint_of(store_url: str) -> str:
@@ -156,25 +156,27 @@ def _endpoint_of(store_url: str) -> str:
     return parse_qs(parts.query).get("endpoint", [""])[0] if parts.scheme == "dynamodb" else ""
 
 
-def check_api(keys: ApiKeys) -> Iterator[Problem]:
+def check_api(keys: ApiKeys) -> Iterator[ConfigProblem]:
     if keys.listen != "off" and beyond_loopback(keys.listen) and not keys.tokens:
         says = (
             f"{keys.listen} can be reached from other machines, and api.tokens is empty; make a token with "
             "`ebbtide token new`, or listen on 127.0.0.1"
         )
-        yield Problem(("api", "listen"), says, ("api",))
+        yield ConfigProblem(("api", "listen"), says, ("api",))
     if keys.notify_url and not keys.webhook_secrets_file:
         says = (
             "notifications are signed, and api.webhook_secrets_file is empty; name the file with the secret"
         )
-        yield Problem(("api", "notify_url"), says, ("api",))
+        yield ConfigProblem(("api", "notify_url"), says, ("api",))
     names = [token.name for token in keys.tokens]
     for number, name in enumerate(names):
         if name in names[:number]:
-            yield Problem(("api", "tokens", number, "name"), f"{name!r} is there already; give it another")
+            yield ConfigProblem(
+                ("api", "tokens", number, "name"), f"{name!r} is there already; give it another"
+            )
 
 
-def check_join(d: Document) -> Iterator[Problem]:
+def check_join(d: Document) -> Iterator[ConfigProblem]:
     if not d.join.model_fields_set:
         return
     kind = d.join.kind
@@ -194,7 +196,7 @@ def check_join(d: Document) -> Iterator[Problem]:
         yield _problem("service_cidr", wrong)
 
 
-def _token(d: Document) -> Iterator[Problem]:
+def _token(d: Document) -> Iterator[ConfigProblem]:
     given = [key for key in TOKENS if getattr(d.join, key)]
     for key in given:
         if key in ONLY_AWS and d.cloud.kind == "hetzner":
@@ -221,5 +223,5 @@ def _wrong_network(text: str) -> str:
     return ""
 
 
-def _problem(key: str, says: str) -> Problem:
-    return Problem(("join", key), says, OTHERS)
+def _problem(key: str, says: str) -> ConfigProblem:
+    return ConfigProblem(("join", key), says, OTHERS)

@@ -28,7 +28,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ebbtide.config.policies import PolicyKeys
-from ebbtide.config.problems import Problem, path_text, problems_in
+from ebbtide.config.problems import ConfigProblem, path_text, problems_in
 from ebbtide.config.scale_to_zero import read_duration
 from ebbtide.config.section import Section, read_cpu_milli
 from ebbtide.core.schedule import check_zone
@@ -227,7 +227,7 @@ def _policy(ref: ObjectRef, keys: Keys, now: int) -> Policy:
     return found.policy(str(uuid.uuid4()), 0, now, now)
 
 
-def _told(problem: Problem) -> str:
+def _told(problem: ConfigProblem) -> str:
     path = problem.path[2:]
     if path and path[0] == "gate":
         path = tuple(_camel(part) if isinstance(part, str) else part for part in path)

@@ -18,7 +18,15 @@ from typing import Any
 import yaml
 from pydantic.fields import FieldInfo
 
-from ebbtide.config.problems import KeyPath, Problem, allowed, leaf_fields, path_text, shown, variable_of
+from ebbtide.config.problems import (
+    ConfigProblem,
+    KeyPath,
+    allowed,
+    leaf_fields,
+    path_text,
+    shown,
+    variable_of,
+)
 from ebbtide.errors import ConfigError
 
 CHECK = "Correct it and run `ebbtide config check`."
@@ -155,11 +163,11 @@ def _problem(error: Exception) -> str:
 
 def with_environment(
     from_file: Mapping[str, Any], environ: Mapping[str, str]
-) -> tuple[dict[str, Any], dict[KeyPath, str], list[Problem]]:
+) -> tuple[dict[str, Any], dict[KeyPath, str], list[ConfigProblem]]:
     """The values of both, the variables that were set, and what is wrong with them."""
     values = dict(from_file)
     variables: dict[KeyPath, str] = {}
-    found: list[Problem] = []
+    found: list[ConfigProblem] = []
     for path, key in leaf_fields():
         variable = variable_of(path)
         text = environ.get(variable, "").strip()
@@ -171,7 +179,7 @@ def with_environment(
         except ValueError:
             _drop(values, path)
             found.append(
-                Problem(path, f"{shown(text)} is not allowed; allowed: {allowed(key, str(path[-1]))}")
+                ConfigProblem(path, f"{shown(text)} is not allowed; allowed: {allowed(key, str(path[-1]))}")
             )
     return values, variables, found
 

@@ -22,7 +22,7 @@ from ebbtide.config.checks import check, check_policies
 from ebbtide.config.document import Read, parse_documents, read_document, with_environment
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.config.prices import price_file_of, read_book
-from ebbtide.config.problems import KeyPath, Problem, leaf_fields, mask, path_text, problems_in
+from ebbtide.config.problems import ConfigProblem, KeyPath, leaf_fields, mask, path_text, problems_in
 from ebbtide.config.profiles import with_profile
 from ebbtide.config.scale_to_zero import GateKeys
 from ebbtide.config.schema import Document
@@ -132,19 +132,19 @@ def build_config(read: Read, environ: Mapping[str, str], with_prices: bool = Tru
     try:
         book = read_book(file)
     except ConfigError as error:
-        found.append(Problem(("prices", "file"), str(error)))
+        found.append(ConfigProblem(("prices", "file"), str(error)))
     if found:
         raise ConfigProblems(sorted(_line(problem, read, variables) for problem in found))
     return _config(document, Origins(read, variables, from_profile), (file, book))
 
 
-def _without_wrong_keys(values: Mapping[str, Any], found: Iterable[Problem]) -> Document:
+def _without_wrong_keys(values: Mapping[str, Any], found: Iterable[ConfigProblem]) -> Document:
     """What is left to check together once every wrong key is taken out."""
     wrong = {problem.path[0] for problem in found if problem.path}
     return Document.model_validate({key: value for key, value in values.items() if key not in wrong})
 
 
-def _line(problem: Problem, read: Read, variables: Mapping[KeyPath, str]) -> tuple[int, str]:
+def _line(problem: ConfigProblem, read: Read, variables: Mapping[KeyPath, str]) -> tuple[int, str]:
     """Where it sorts, and what it says; variables come before the file."""
     path = problem.path
     for length in range(len(path), 0, -1):
@@ -311,7 +311,7 @@ def read_policies(texts: Iterable[tuple[str, str]], pools: Sequence[str]) -> tup
     return found
 
 
-def _line_of_policy(problem: Problem, documents: Sequence[Read]) -> str:
+def _line_of_policy(problem: ConfigProblem, documents: Sequence[Read]) -> str:
     _, number, *rest = problem.path
     read, path = documents[int(number)], tuple(rest)
     line = read.line(path) or read.lines[()]

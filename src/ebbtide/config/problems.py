@@ -36,7 +36,7 @@ FILL_IN = "fill-me-in"
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ConfigProblem:
     path: KeyPath
     says: str
     others: tuple[str, ...] = ()
@@ -55,28 +55,28 @@ def shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "..."
 
 
-def problems_in(error: ValidationError) -> list[Problem]:
+def problems_in(error: ValidationError) -> list[ConfigProblem]:
     found = [_problem(detail) for detail in error.errors(include_url=False)]
     return [problem for problem in found if not _follows_from_another(problem, found)]
 
 
-def _follows_from_another(problem: Problem, found: list[Problem]) -> bool:
+def _follows_from_another(problem: ConfigProblem, found: list[ConfigProblem]) -> bool:
     """A list whose entries are all wrong is not also "empty"."""
     length = len(problem.path)
     return any(len(p.path) > length and p.path[:length] == problem.path for p in found)
 
 
-def _problem(detail: ErrorDetails) -> Problem:
+def _problem(detail: ErrorDetails) -> ConfigProblem:
     path = clean_path(detail["loc"])
     if detail["type"] == "extra_forbidden":
-        return Problem(path, f"unknown key{_suggestion(path)}")
+        return ConfigProblem(path, f"unknown key{_suggestion(path)}")
     if detail["type"] == "missing":
-        return Problem(path, f"is missing; allowed: {_allowed(path)}")
+        return ConfigProblem(path, f"is missing; allowed: {_allowed(path)}")
     if detail["type"] == "too_short" or detail["input"] is None:
-        return Problem(path, f"is empty; allowed: {_allowed(path)}")
+        return ConfigProblem(path, f"is empty; allowed: {_allowed(path)}")
     if detail["type"] == "value_error":
-        return Problem(path, f"{shown(detail['input'])} is {detail['ctx']['error']}")
-    return Problem(path, f"{shown(detail['input'])} is not allowed; allowed: {_allowed(path)}")
+        return ConfigProblem(path, f"{shown(detail['input'])} is {detail['ctx']['error']}")
+    return ConfigProblem(path, f"{shown(detail['input'])} is not allowed; allowed: {_allowed(path)}")
 
 
 def _allowed(path: KeyPath) -> str:

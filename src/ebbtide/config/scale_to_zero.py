@@ -13,12 +13,12 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ebbtide.config.section import Section
 from ebbtide.model.policy import (
-    Gate,
     GateProtocol,
     HttpRules,
     NeverWake,
     ServiceRef,
     WakeHeader,
+    WakeOnRequest,
     ZeroDefaults,
 )
 
@@ -229,7 +229,7 @@ def http_keys_of(rules: HttpRules) -> HttpKeys:
 
 
 KUBE_NAME = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
-GATE_DEFAULTS = Gate(())
+GATE_DEFAULTS = WakeOnRequest(())
 MOST_PORTS = 20_000
 LAST_PORT = 65_535
 LEAST_PORT = 1024
@@ -351,8 +351,8 @@ class PolicyGateKeys(Section):
     def refs(self) -> tuple[ServiceRef, ...]:
         return tuple(ServiceRef(each.namespace, each.name) for each in self.services)
 
-    def gate(self) -> Gate:
-        return Gate(
+    def gate(self) -> WakeOnRequest:
+        return WakeOnRequest(
             services=self.refs(),
             protocol=self.protocol,
             hold_seconds=self.hold_seconds,
@@ -364,7 +364,7 @@ class PolicyGateKeys(Section):
         )
 
 
-def gate_keys_of(gate: Gate) -> PolicyGateKeys:
+def gate_keys_of(gate: WakeOnRequest) -> PolicyGateKeys:
     """A gate as it would be written."""
     return PolicyGateKeys(
         services=tuple(ServiceKeys(namespace=each.namespace, name=each.name) for each in gate.services),

@@ -123,7 +123,7 @@ class HowMany(Section):
     )
 
 
-class Lease(Section):
+class LeaseKeys(Section):
     lock_ttl_sec: int = lease(DEFAULTS.lock_ttl_seconds, "How long the lease of a cluster lasts.")
     spot_lock_ttl_sec: int = lease(
         DEFAULTS.spot_lock_ttl_seconds,
@@ -140,7 +140,7 @@ class Lease(Section):
     )
 
 
-class Launching(Section):
+class LaunchingKeys(Section):
     join_timeout_sec: int = seconds(
         DEFAULTS.join_timeout_seconds, "A launched node that has not joined by then is reclaimed.", 1
     )
@@ -334,8 +334,8 @@ class Document(
     ProfileKeys,
     WhenToScale,
     HowMany,
-    Lease,
-    Launching,
+    LeaseKeys,
+    LaunchingKeys,
     Draining,
     Replacing,
     SpotKeys,
@@ -371,8 +371,8 @@ SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("Profile", ProfileKeys),
     ("When to scale", WhenToScale),
     ("How many", HowMany),
-    ("Lease", Lease),
-    ("Launching", Launching),
+    ("Lease", LeaseKeys),
+    ("Launching", LaunchingKeys),
     ("Draining", Draining),
     ("Replacing", Replacing),
     ("Spot", SpotKeys),

@@ -18,12 +18,12 @@ from ebbtide.core.forecast.ahead import LEAST_DAYS, Peak, Verdict, expected_peak
 from ebbtide.core.forecast.combine import Floats
 from ebbtide.core.forecast.demand import demand_by_pool
 from ebbtide.core.words import a_while, count_of, time_of_day
-from ebbtide.engine.notes import DemandNotes, Series
+from ebbtide.engine.notes import DemandNotes, DemandSeries
 from ebbtide.engine.ports import Observers
 from ebbtide.errors import EbbtideError
 from ebbtide.model.pool import Headroom, Pool
 from ebbtide.model.record import Record
-from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, Demand, Settings
+from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, PoolDemand, Settings
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.ports import Store
 
@@ -114,11 +114,11 @@ class Foresight(Observers):
             self._verdicts[pool] = known = (hour, judge(values[:until], asked.steps, asked.quantile))
         return known[1]
 
-    def _room(self, pool: Pool, outlook: Outlook, now: Demand) -> Headroom:
+    def _room(self, pool: Pool, outlook: Outlook, now: PoolDemand) -> Headroom:
         if outlook.why_off:
             says = f"forecast for pool {pool.name}: {outlook.why_off}"
             return Headroom(1, 1, 0, pool.name, expected=says)
-        of = now if now.pods else self._notes.last(pool.name) or Demand(1, 1, 1)
+        of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 1, 1)
         cpu, memory = max(ceil(of.cpu_milli / of.pods), 1), max(ceil(of.memory_mib / of.pods), 1)
         low, high = ceil(outlook.peak.low - 1e-9), ceil(outlook.peak.high - 1e-9)
         count = min(max(high - now.pods, 0), MOST_PODS)
@@ -128,7 +128,7 @@ class Foresight(Observers):
         return Headroom(cpu, memory, count, pool.name, expected=says)
 
 
-def _too_little(series: Series) -> str:
+def _too_little(series: DemandSeries) -> str:
     least, has = LEAST_DAYS * STEPS_A_DAY + STEPS_AN_HOUR, len(series.pods)
     if has < least:
         return f"off, demand is noted for {a_while(has * STEP_SECONDS)} and it takes {LEAST_DAYS} days"

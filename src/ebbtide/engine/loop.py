@@ -177,7 +177,8 @@ def wait_for_next(nudge: Nudge, owner: str, seconds: float, stop: threading.Even
 
 
 def step_down(ports: Ports, owner: str, ttl: int) -> None:
-    """Give the lease back. Taking it first tells its token; while another has it there is nothing to do."""
+    """Give the lease back. Acquiring it first returns its token; if another runner has it, there is nothing
+    to do."""
     with suppress(EbbtideError):
         ports.store.release(ports.store.acquire(CLUSTER_LEASE, owner, ttl))
 

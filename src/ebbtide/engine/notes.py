@@ -26,7 +26,7 @@ from ebbtide.model.events import CostNoted
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Operation, Spot
 from ebbtide.model.record import Record
-from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, Demand, Settings
+from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, PoolDemand, Settings
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.narrate import entry_of, fact_in
 from ebbtide.ports import Store
@@ -111,11 +111,11 @@ LATE_STEPS = 2
 """A history whose last quarter is so long ago lacks what another runner noted since."""
 PAGE = 500
 SUBJECT = "demand"
-Pools = Mapping[str, Demand]
+Pools = Mapping[str, PoolDemand]
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class DemandSeries:
     """Pods of one pool by step, without a gap: what is not known is as a day before, or as it was last."""
 
     pods: tuple[int, ...]
@@ -127,9 +127,9 @@ class DemandNotes:
     def __init__(self, store: Store, new_id: Callable[[], str]) -> None:
         self._store = store
         self._new_id = new_id
-        self._past: dict[int, dict[str, Demand]] = {}
+        self._past: dict[int, dict[str, PoolDemand]] = {}
         self._step = 0
-        self._highest: dict[str, Demand] = {}
+        self._highest: dict[str, PoolDemand] = {}
 
     def saw(self, snapshot: Snapshot, settings: Settings) -> None:
         """Note the last quarter when another has begun."""
@@ -150,23 +150,23 @@ class DemandNotes:
         )
         self._store.append([entry_of(self._new_id(), snapshot.at, noted, SUBJECT)])
 
-    def last(self, pool: str) -> Demand | None:
+    def last(self, pool: str) -> PoolDemand | None:
         """The last that was noted with a pod in it."""
-        steps = (self._past[step].get(pool, Demand()) for step in sorted(self._past, reverse=True))
+        steps = (self._past[step].get(pool, PoolDemand()) for step in sorted(self._past, reverse=True))
         return next((found for found in steps if found.pods), None)
 
-    def series(self, pool: str, step: int) -> Series:
+    def series(self, pool: str, step: int) -> DemandSeries:
         """All that is known from before this step."""
         steps = [each for each in self._past if pool in self._past[each] and step - KEPT_STEPS <= each < step]
         if not steps:
-            return Series((), 0.0)
+            return DemandSeries((), 0.0)
         pods: list[int] = []
         for each in range(min(steps), step):
             known = self._past.get(each, {}).get(pool)
             day_before = pods[-STEPS_A_DAY] if len(pods) >= STEPS_A_DAY else pods[-1] if pods else 0
             pods.append(known.pods if known is not None else day_before)
         week = 7 * STEPS_A_DAY
-        return Series(tuple(pods), sum(each >= step - week for each in steps) / min(week, len(pods)))
+        return DemandSeries(tuple(pods), sum(each >= step - week for each in steps) / min(week, len(pods)))
 
     @property
     def newest(self) -> int:
@@ -179,7 +179,7 @@ class DemandNotes:
             return
         for entry, noted in self._read(step - KEPT_STEPS):
             begun = entry.at if noted.demandSince is None else noted.demandSince
-            found = {name: Demand(*one) for name, one in (noted.demand or {}).items()}
+            found = {name: PoolDemand(*one) for name, one in (noted.demand or {}).items()}
             _raise(self._past.setdefault(begun // STEP_SECONDS, {}), found)
         self._past = {each: pools for each, pools in self._past.items() if each >= step - KEPT_STEPS}
 
@@ -194,7 +194,7 @@ class DemandNotes:
             before = page[-1].id
 
 
-def _raise(highest: dict[str, Demand], seen: Pools) -> None:
+def _raise(highest: dict[str, PoolDemand], seen: Pools) -> None:
     for name, demand in seen.items():
         if name not in highest or demand.pods > highest[name].pods:
             highest[name] = demand

@@ -40,6 +40,7 @@ def answer_notices(ports: Ports, settings: Settings, owner: str, deadline: float
     sentences += heal(ports, record)
     if not notices and not record.spots:
         return sentences
+    settings = ports.settings_now(settings)  # a pool that sleeps gets no replacement
     snapshot = observe(ports, settings)
     if not snapshot.problems:
         for notice in notices:
@@ -57,7 +58,7 @@ def answer_notices(ports: Ports, settings: Settings, owner: str, deadline: float
 
 
 def lease_seconds(settings: Settings) -> int:
-    """Of the lease on one notice. It is short, since a runner that dies with it must not hold it for longer
+    """Of the lease on one notice. It is short, since a runner that dies must not keep it for longer
     than the notice lasts, and renewed while work continues; the configured time is its upper bound."""
     return min(settings.spot_lock_ttl_seconds, max(SHORT_LEASE_SECONDS, 2 * settings.lease_margin_seconds))
 

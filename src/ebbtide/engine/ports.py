@@ -131,6 +131,27 @@ def never() -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterPorts:
+    """What is scaled: everything outside except where the record is kept and who is told."""
+
+    cluster: Cluster
+    cloud: Cloud
+    metrics: Metrics
+    inbox: Inbox
+    clock: Clock
+    observers: tuple[Observer, ...] = ()
+    workloads: Workloads | None = None
+    signals: Signals | None = None
+    players: Players | None = None
+    urgencies: Callable[[], int] = nothing_urgent
+    services: Services | None = None
+    declarations: Declarations | None = None
+    arrived_at: Callable[[], float] = never
+    launches_at_once: int = 1
+    uses: NodeUses | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Ports:
     store: Store
     cluster: Cluster

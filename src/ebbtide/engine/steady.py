@@ -118,7 +118,7 @@ class Moment:
         return spans, self._with(self._sign, self._fixed - spans * seconds)
 
     def _compared(self, other: object) -> float:
-        """How much larger it is; what comes of a comparison stays so until the difference becomes 0."""
+        """How much larger it is; the result of a comparison stays so until the difference becomes 0."""
         if isinstance(other, Moment):
             if other._sign != self._sign:
                 raise TypeError("a moment is compared with a time that moves the other way")

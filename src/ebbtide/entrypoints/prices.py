@@ -21,7 +21,7 @@ _Line = tuple[str, str, str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PriceRow:
     type_name: str
     market: Market
     price: Price | None
@@ -35,10 +35,10 @@ class Row:
         return (self.type_name, str(self.market), amount, price.currency, price.source, price.as_of, pools)
 
 
-def rows_of(pools: Sequence[Pool], book: PriceBook) -> list[Row]:
+def rows_of(pools: Sequence[Pool], book: PriceBook) -> list[PriceRow]:
     """One row for each type and market that the pools may launch; the whole book where there is no pool."""
     if not pools:
-        return [Row(name, market, price, ()) for (name, market), price in sorted(book.prices.items())]
+        return [PriceRow(name, market, price, ()) for (name, market), price in sorted(book.prices.items())]
     named: dict[tuple[str, Market], list[str]] = {}
     known: dict[tuple[str, Market], Price | None] = {}
     for pool in pools:
@@ -48,15 +48,16 @@ def rows_of(pools: Sequence[Pool], book: PriceBook) -> list[Row]:
                 named.setdefault((node_type.name, market), []).append(pool.name)
                 known[node_type.name, market] = node_type.price_in(market)
     return [
-        Row(name, market, known[name, market], tuple(named[name, market])) for name, market in sorted(named)
+        PriceRow(name, market, known[name, market], tuple(named[name, market]))
+        for name, market in sorted(named)
     ]
 
 
-def as_data(rows: Sequence[Row]) -> list[dict[str, str]]:
+def as_data(rows: Sequence[PriceRow]) -> list[dict[str, str]]:
     return [dict(zip(HEADINGS, row.line(), strict=True)) for row in rows]
 
 
-def in_short(rows: Sequence[Row]) -> str:
+def in_short(rows: Sequence[PriceRow]) -> str:
     """For `ebbtide status`: how many are known and from whom, and which are not."""
     known = [row.price for row in rows if row.price is not None]
     sources = sorted({f"{price.source}, {price.as_of or 'no day'}" for price in known})
@@ -75,7 +76,7 @@ def show(pools: Sequence[Pool], book: PriceBook, as_json: bool = False) -> int:
     return sum(row.price is None for row in rows)
 
 
-def table(rows: Sequence[Row]) -> Iterator[str]:
+def table(rows: Sequence[PriceRow]) -> Iterator[str]:
     """The sources of the prices stand below the table: they are few, and their names are long."""
     named: dict[str, int] = {}
     lines: list[tuple[str, ...]] = [("type", "market", "per hour", "currency", "source", "pools")]

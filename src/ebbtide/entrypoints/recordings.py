@@ -20,7 +20,14 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from ebbtide.adapters.prometheus.asking import History, Prometheus, Source, Span, Unknown, number
+from ebbtide.adapters.prometheus.asking import (
+    Prometheus,
+    PrometheusSource,
+    QueriedHistory,
+    QueriedSpan,
+    Unknown,
+    number,
+)
 from ebbtide.config import Config
 from ebbtide.core.prices import CostPoint
 from ebbtide.core.scale_to_zero.rates import owner_of
@@ -41,7 +48,7 @@ LATE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _LoggedLook:
     at: int
     view: ClusterView
 
@@ -72,14 +79,14 @@ def record_log(store: Store, settings: Settings, written: Mapping[str, Any], per
     return Recording(VERSION, story, demand, _recorded(report, start, period, coverage))
 
 
-def _looks(store: Store, period: Period) -> list[_Look]:
+def _looks(store: Store, period: Period) -> list[_LoggedLook]:
     """In the order of time; only where all was seen."""
     found = []
     for entry in entries_in(store, (LogKind.DECISION,), period, brief=False):
         if "inputs" in entry.data:
             snapshot = read_inputs(entry).snapshot
             if not snapshot.problems:
-                found.append(_Look(entry.at, snapshot.cluster))
+                found.append(_LoggedLook(entry.at, snapshot.cluster))
     return found[::-1]
 
 
@@ -94,7 +101,7 @@ def _key(pod: Pod) -> str:
     return f"{owner.namespace}/{owner.name}"
 
 
-def _series(looks: Sequence[_Look], counts: Sequence[Counter[str]], key: str, start: int) -> Series:
+def _series(looks: Sequence[_LoggedLook], counts: Sequence[Counter[str]], key: str, start: int) -> Series:
     at: list[float] = []
     replicas: list[int] = []
     for look, count in zip(looks, counts, strict=True):
@@ -136,14 +143,14 @@ def _node(node: Node, start: int) -> dict[str, Any]:
     }
 
 
-def _known(looks: Sequence[_Look], period: Period, interval: int) -> float:
+def _known(looks: Sequence[_LoggedLook], period: Period, interval: int) -> float:
     ends = [*(look.at for look in looks[1:]), period.until]
     gaps = (end - look.at - interval for look, end in zip(looks, ends, strict=True))
     missing = sum(gap for gap in gaps if gap > (LATE - 1) * interval)
     return round(1 - missing / max(period.until - looks[0].at, 1), 4)
 
 
-def _share_of_pods(looks: Sequence[_Look]) -> float:
+def _share_of_pods(looks: Sequence[_LoggedLook]) -> float:
     """Of those that are not tied to a node: jobs and bare pods have no workload here."""
     pods = [pod for look in looks for pod in look.view.pods if not pod.tied_to_node and not pod.finished]
     return round(sum(owner_of(pod) is not None for pod in pods) / max(len(pods), 1), 4)
@@ -180,7 +187,7 @@ SKEW_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordingRequest:
     days: int
     step: int
     until: int | None
@@ -192,17 +199,19 @@ class Wanted:
 class Found:
     recording: Recording
     notes: list[str]
-    history: History
+    history: QueriedHistory
 
 
-def record_prometheus(source: Source, wanted: Wanted, written: Mapping[str, Any], config: Config) -> Found:
+def record_prometheus(
+    source: PrometheusSource, wanted: RecordingRequest, written: Mapping[str, Any], config: Config
+) -> Found:
     server = Prometheus(source)
     kept = wanted.output.with_name(f"{wanted.output.name}.part")
     notes: list[str] = []
     try:
         end = _now(server, notes) if wanted.until is None else wanted.until
         end -= end % wanted.step
-        history = History(server, Span(source.url, end - wanted.days * 86_400, end), kept)
+        history = QueriedHistory(server, QueriedSpan(source.url, end - wanted.days * 86_400, end), kept)
         if history.resumed:
             notes.append(f"{count_of(history.resumed, 'part')} of an earlier run in {kept} are used again")
         span = history.span
@@ -234,7 +243,7 @@ def _now(server: Prometheus, notes: list[str]) -> int:
     return int(theirs)
 
 
-def _read(history: History, step: int) -> dict[str, Any]:
+def _read(history: QueriedHistory, step: int) -> dict[str, Any]:
     asked = queries(step)
     total = sum(1 for one in asked for _ in history.parts(one))
     shown = sys.stderr.isatty()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 
-from ebbtide.model.policy import Gate, GateProtocol, ServiceRef
+from ebbtide.model.policy import GateProtocol, ServiceRef, WakeOnRequest
 
 Address = tuple[str, int]
 
@@ -25,7 +25,7 @@ class Route:
     """Its name, for metrics and messages."""
     service: ServiceRef
     port_name: str
-    gate: Gate
+    gate: WakeOnRequest
     hold_seconds: float
 
 
@@ -85,7 +85,7 @@ MOST_SOURCES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GateLimits:
     held: int = 10_000
     """Connections held in all. Each policy has a limit of its own."""
     wakes_per_minute: int = 60
@@ -126,12 +126,12 @@ class Sources:
         return len(self._buckets)
 
 
-def may_wake(gate: Gate, source: str) -> bool:
+def may_wake(gate: WakeOnRequest, source: str) -> bool:
     """Whether connections of this address may wake; what is awake is open to all."""
     return not gate.sources or is_in(gate.sources, source)
 
 
-def is_trusted(gate: Gate, source: str) -> bool:
+def is_trusted(gate: WakeOnRequest, source: str) -> bool:
     """Whether it is a proxy that says whom a request comes from: then that counts, once it is read."""
     return gate.protocol is GateProtocol.HTTP and is_in(gate.http.trusted_proxies, source)
 
@@ -165,7 +165,7 @@ Talk = Callable[[bytes], tuple[bytes, bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AdmissionVerdict:
     wakes: bool
     holds: bool
     unread: bool = False
@@ -204,16 +204,16 @@ class Heard:
     """The wake could not be recorded so far."""
 
 
-HOLD = Verdict(wakes=True, holds=True)
-HOLD_UNREAD = Verdict(wakes=True, holds=True, unread=True)
-MORE: Verdict | None = None
+HOLD = AdmissionVerdict(wakes=True, holds=True)
+HOLD_UNREAD = AdmissionVerdict(wakes=True, holds=True, unread=True)
+MORE: AdmissionVerdict | None = None
 """Not to be said yet."""
 
 
-def judge_tcp(gate: Gate, heard: Heard) -> Verdict | None:
+def judge_tcp(gate: WakeOnRequest, heard: Heard) -> AdmissionVerdict | None:
     wanted = bytes.fromhex(gate.first_bytes)
     if heard.head[: len(wanted)] != wanted[: len(heard.head)]:
-        return Verdict(wakes=False, holds=False, why="first bytes")
+        return AdmissionVerdict(wakes=False, holds=False, why="first bytes")
     if len(heard.head) >= max(gate.least_bytes, len(wanted)):
         return HOLD
-    return Verdict(wakes=False, holds=False, why="too few bytes") if heard.whole else MORE
+    return AdmissionVerdict(wakes=False, holds=False, why="too few bytes") if heard.whole else MORE

@@ -28,16 +28,16 @@ from ebbtide.model.policy import GateProtocol, ServiceRef
 AT_ONCE = 256
 
 
-class Leaving:
+class HangupWatch:
     """For the event loop alone."""
 
-    def __init__(self, left: Callable[[Held], None]) -> None:
+    def __init__(self, left: Callable[[HeldConnection], None]) -> None:
         self._left = left
         self._epoll = select.epoll()
-        self._watched: dict[int, Held] = {}
+        self._watched: dict[int, HeldConnection] = {}
         asyncio.get_running_loop().add_reader(self._epoll.fileno(), self._look)
 
-    def watch(self, held: Held) -> None:
+    def watch(self, held: HeldConnection) -> None:
         number = held.file_number()
         if number < 0 or self._watched.get(number) is held:
             return
@@ -46,7 +46,7 @@ class Leaving:
         self._watched[number] = held
         held.watched = number
 
-    def forget(self, held: Held) -> None:
+    def forget(self, held: HeldConnection) -> None:
         """Its file may be closed by now, and the number that of another, who is watched in its place."""
         number, held.watched = held.watched, -1
         if number >= 0 and self._watched.get(number) is held:
@@ -88,14 +88,14 @@ _turn = count()
 class Host(Protocol):
     """Who looks after the connections."""
 
-    def admit(self, held: Held) -> None: ...
+    def admit(self, held: HeldConnection) -> None: ...
 
-    def heard(self, held: Held) -> None: ...
+    def heard(self, held: HeldConnection) -> None: ...
 
-    def left(self, held: Held) -> None: ...
+    def left(self, held: HeldConnection) -> None: ...
 
 
-class Held(asyncio.BufferedProtocol):
+class HeldConnection(asyncio.BufferedProtocol):
     __slots__ = (
         "_host",
         "arrived",
@@ -181,7 +181,7 @@ class Held(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def ask_apart(self) -> None:
-        """Its kernel asks after this client at another second than after those that came with it. Of 10,000
+        """The kernel probes this client at another second than those that came at the same time. Of 10,000
         that came together, the questions would leave in one moment, more than a network takes: what was lost
         four times in a row is taken for gone."""
         found: socket.socket | None = self.transport.get_extra_info("socket")
@@ -201,20 +201,20 @@ class Held(asyncio.BufferedProtocol):
 class Hall:
     def __init__(self, metrics: GateMetrics) -> None:
         self._metrics = metrics
-        self._held: dict[str, dict[Held, None]] = {}
-        self._by_service: dict[ServiceRef, dict[Held, None]] = {}
+        self._held: dict[str, dict[HeldConnection, None]] = {}
+        self._by_service: dict[ServiceRef, dict[HeldConnection, None]] = {}
         self._names: dict[str, str] = {}
         self.count = 0
         """In all."""
 
-    def __iter__(self) -> Iterator[tuple[Held, Route]]:
+    def __iter__(self) -> Iterator[tuple[HeldConnection, Route]]:
         """As they are now: a caller may let them go meanwhile."""
         for ours in list(self._held.values()):
             for held in list(ours):
                 if held.route is not None:
                     yield held, held.route
 
-    def of(self, service: ServiceRef) -> list[tuple[Held, Route]]:
+    def of(self, service: ServiceRef) -> list[tuple[HeldConnection, Route]]:
         """Those of one Service: pods of many change at once, and no look may take all that are held."""
         ours = self._by_service.get(service, ())
         return [(held, held.route) for held in ours if held.route is not None]
@@ -237,14 +237,14 @@ class Hall:
     def count_of(self, policy_id: str) -> int:
         return len(self._held.get(policy_id, ()))
 
-    def add(self, held: Held, route: Route) -> None:
+    def add(self, held: HeldConnection, route: Route) -> None:
         self._names[route.policy_id] = route.policy
         self._held.setdefault(route.policy_id, {})[held] = None
         self._by_service.setdefault(route.service, {})[held] = None
         self.count += 1
         self._metrics.held(route.policy, self.count_of(route.policy_id))
 
-    def drop(self, held: Held, route: Route) -> bool:
+    def drop(self, held: HeldConnection, route: Route) -> bool:
         """Whether it was still here."""
         ours = self._held.get(route.policy_id, {})
         if held not in ours:

@@ -22,9 +22,9 @@ from httptools import (
     parse_url,
 )
 
-from ebbtide.gate.admission import HOLD_UNREAD, MORE, Heard, Verdict, is_in, may_wake
+from ebbtide.gate.admission import HOLD_UNREAD, MORE, AdmissionVerdict, Heard, is_in, may_wake
 from ebbtide.gate.page import REFRESH_SECONDS, waiting_page
-from ebbtide.model.policy import Gate, HttpRules, NeverWake
+from ebbtide.model.policy import HttpRules, NeverWake, WakeOnRequest
 
 END_OF_HEAD = b"\r\n\r\n"
 
@@ -184,7 +184,7 @@ KNOWN_AGENTS = (
 )
 
 
-def why_not_wake(gate: Gate, request: Request, source: str) -> str:
+def why_not_wake(gate: WakeOnRequest, request: Request, source: str) -> str:
     """Why this request wakes nobody; nothing where it wakes."""
     return (
         _never(gate.http.never_wake, request)
@@ -255,23 +255,23 @@ PAGE_HEADERS = ("Content-Security-Policy: default-src 'none'; style-src 'unsafe-
 FAILING = "The wake could not be recorded yet; it is tried again."
 
 
-def judge_http(gate: Gate, heard: Heard) -> Verdict | None:
+def judge_http(gate: WakeOnRequest, heard: Heard) -> AdmissionVerdict | None:
     if not looks_like_http(heard.head):
         return MORE if _may_become_http(heard) else _unreadable(gate)
     if not head_is_whole(heard.head) and not heard.whole:
         return MORE
     request = read_request(heard.head)
     if request is None:
-        return Verdict(
+        return AdmissionVerdict(
             wakes=False, holds=False, reply=problem(400, heard.policy, "this is not an HTTP/1 request")
         )
     source = source_of(gate.http, request, heard.source)
     if why := why_not_wake(gate, request, source):
         reply = problem(503, heard.policy, f"{heard.policy} is asleep, and {why}")
-        return Verdict(wakes=False, holds=False, reply=_without_body(reply, request), why=why)
+        return AdmissionVerdict(wakes=False, holds=False, reply=_without_body(reply, request), why=why)
     if gate.http.waiting_page and is_a_browser(request):
-        return Verdict(wakes=True, holds=False, reply=_page(heard), source=source)
-    return Verdict(wakes=True, holds=True, unread=True, source=source)
+        return AdmissionVerdict(wakes=True, holds=False, reply=_page(heard), source=source)
+    return AdmissionVerdict(wakes=True, holds=True, unread=True, source=source)
 
 
 def _may_become_http(heard: Heard) -> bool:
@@ -281,10 +281,10 @@ def _may_become_http(heard: Heard) -> bool:
     return any(method.startswith(heard.head) or heard.head.startswith(method) for method in METHODS)
 
 
-def _unreadable(gate: Gate) -> Verdict:
+def _unreadable(gate: WakeOnRequest) -> AdmissionVerdict:
     """TLS and HTTP/2 have no head that could be read here. They wake, unless a header is asked for."""
     if gate.http.wake_header is not None:
-        return Verdict(wakes=False, holds=False, why="a header is asked for, and this is no HTTP/1")
+        return AdmissionVerdict(wakes=False, holds=False, why="a header is asked for, and this is no HTTP/1")
     return HOLD_UNREAD
 
 

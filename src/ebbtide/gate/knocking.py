@@ -16,7 +16,7 @@ from typing import Protocol
 
 from ebbtide.errors import EbbtideError
 from ebbtide.gate.admission import Heard, Route
-from ebbtide.gate.held import Held
+from ebbtide.gate.held import HeldConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ RETRY_AFTER_SECONDS = 30
 OVERDUE_SECONDS = 5
 
 
-class Outlook:
+class WakeOutlook:
     def __init__(self, knocker: Knocker, expects: Expects) -> None:
         self._knocker = knocker
         self._expects = expects
 
-    def heard(self, held: Held, route: Route) -> Heard:
+    def heard(self, held: HeldConnection, route: Route) -> Heard:
         """A connection as its judge sees it."""
         waking = self._knocker.waking(route.policy_id)
         expected = self._expects(route.policy_id)
@@ -94,7 +94,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Waking:
+class WakeProgress:
     waited_seconds: int
     eta_seconds: int
     """0: it takes longer than expected."""
@@ -134,13 +134,13 @@ class Knocker:
         if found.task is None:
             found.task = asyncio.get_running_loop().create_task(self._run(policy_id, found))
 
-    def waking(self, policy_id: str) -> Waking | None:
+    def waking(self, policy_id: str) -> WakeProgress | None:
         """The wake in progress; None where none is known."""
         found, now = self._knocks.get(policy_id), asyncio.get_running_loop().time()
         if found is None or not found.since or now - found.answered_at > STALE_SECONDS:
             return None
         left = found.answered_at + found.seconds - now
-        return Waking(round(now - found.since), max(0, ceil(left)))
+        return WakeProgress(round(now - found.since), max(0, ceil(left)))
 
     def failing(self, policy_id: str) -> bool:
         """Whether the last question got no answer."""

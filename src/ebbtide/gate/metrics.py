@@ -11,7 +11,7 @@ FIRST_BYTE = (0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.
 OURS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 
-class Outcome(StrEnum):
+class ConnectionOutcome(StrEnum):
     """How a connection ended for the gate; each has one."""
 
     RELEASED = "released"
@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     """The client went while it was held."""
 
 
-class Refusal(StrEnum):
+class ConnectionRefusal(StrEnum):
     """Why a connection was refused."""
 
     GATE_FULL = "gate_full"
@@ -45,7 +45,7 @@ class Refusal(StrEnum):
     @property
     def detail(self) -> str:
         match self:
-            case Refusal.GATE_FULL | Refusal.POLICY_FULL:
+            case ConnectionRefusal.GATE_FULL | ConnectionRefusal.POLICY_FULL:
                 return "too many connections wait for it already"
             case _:
                 return "this address may not wake it"
@@ -120,11 +120,11 @@ class GateMetrics:
     def opened(self, policy: str, change: int) -> None:
         self._open(policy).inc(change)
 
-    def ended(self, policy: str, outcome: Outcome) -> None:
+    def ended(self, policy: str, outcome: ConnectionOutcome) -> None:
         self._ended(policy, outcome.value).inc()
 
-    def refused(self, policy: str, why: Refusal) -> None:
-        self.ended(policy, Outcome.REFUSED)
+    def refused(self, policy: str, why: ConnectionRefusal) -> None:
+        self.ended(policy, ConnectionOutcome.REFUSED)
         self._refused(policy, why.value).inc()
 
     def woke(self, policy: str, answered: bool) -> None:

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 
-from ebbtide.gate.admission import MORE, Heard, Verdict
+from ebbtide.gate.admission import MORE, AdmissionVerdict, Heard
 from ebbtide.gate.page import in_words
-from ebbtide.model.policy import Gate
+from ebbtide.model.policy import WakeOnRequest
 
 MOST_BYTES = 4096
 MOST_PACKETS = 3
@@ -194,21 +194,21 @@ HOLD_SECONDS = 25.0
 _PING_BYTES = 8
 
 
-def judge_minecraft(gate: Gate, heard: Heard) -> Verdict | None:  # noqa: ARG001 - judges have one shape
+def judge_minecraft(gate: WakeOnRequest, heard: Heard) -> AdmissionVerdict | None:  # noqa: ARG001 - judges have one shape
     opening = read_opening(heard.head)
     if opening.wrong:
-        return Verdict(wakes=False, holds=False, why="no Minecraft")
+        return AdmissionVerdict(wakes=False, holds=False, why="no Minecraft")
     message = _message(heard)
     if opening.legacy:
-        return Verdict(wakes=False, holds=False, reply=legacy_status(message), why="ping")
+        return AdmissionVerdict(wakes=False, holds=False, reply=legacy_status(message), why="ping")
     if opening.handshake is None:
-        return Verdict(wakes=False, holds=False, why="no handshake") if heard.whole else MORE
+        return AdmissionVerdict(wakes=False, holds=False, why="no handshake") if heard.whole else MORE
     if opening.handshake.asks is Asks.STATUS:
-        return Verdict(wakes=False, holds=False, talk=partial(talk_status, message), why="ping")
+        return AdmissionVerdict(wakes=False, holds=False, talk=partial(talk_status, message), why="ping")
     if opening.player:
-        return Verdict(wakes=True, holds=True, unread=True, most_seconds=HOLD_SECONDS)
+        return AdmissionVerdict(wakes=True, holds=True, unread=True, most_seconds=HOLD_SECONDS)
     if opening.packets or heard.whole:
-        return Verdict(wakes=False, holds=False, why="no login")
+        return AdmissionVerdict(wakes=False, holds=False, why="no login")
     return MORE
 
 

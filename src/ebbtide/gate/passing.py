@@ -18,8 +18,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, cast
 
-from ebbtide.gate.admission import Address, Backends, Limits, Route
-from ebbtide.gate.held import Held
+from ebbtide.gate.admission import Address, Backends, GateLimits, Route
+from ebbtide.gate.held import HeldConnection
 from ebbtide.gate.metrics import GateMetrics
 
 First = Callable[[], None]
@@ -174,13 +174,13 @@ LOOKS_AT_ONCE = 100
 
 Dial = Callable[[Address], Address]
 """Where a pod of this address is really reached."""
-Passed = Callable[[Held, Route], None]
+Passed = Callable[[HeldConnection, Route], None]
 """Called when a pod took it."""
 
 
 class Passing:
     def __init__(
-        self, backends: Backends, limits: Limits, metrics: GateMetrics, dial: Dial | None = None
+        self, backends: Backends, limits: GateLimits, metrics: GateMetrics, dial: Dial | None = None
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._backends = backends
@@ -207,7 +207,7 @@ class Passing:
                 found.add(route.policy_id)
         return found
 
-    async def pass_on(self, held: Held, route: Route, since: float, passed: Passed) -> None:
+    async def pass_on(self, held: HeldConnection, route: Route, since: float, passed: Passed) -> None:
         """Until a pod takes it; a caller that gives up cancels this. `since` is by the monotonic clock."""
         while True:
             async with self._turns:
@@ -221,7 +221,7 @@ class Passing:
             held.waited = True
             await asyncio.sleep(self._limits.retry_seconds)
 
-    async def _connect(self, held: Held, route: Route, address: Address) -> Pipe | None:
+    async def _connect(self, held: HeldConnection, route: Route, address: Address) -> Pipe | None:
         """None where this pod does not take it: nothing was sent to it, so another may be tried."""
         arrived, metrics = held.arrived, self._metrics
 
@@ -235,7 +235,7 @@ class Passing:
             return None
         return made
 
-    def _splice(self, held: Held, route: Route, server: Pipe) -> None:
+    def _splice(self, held: HeldConnection, route: Route, server: Pipe) -> None:
         transport = held.transport
         client = Pipe(lambda: self._closed(client, route))
         self._pairs[client] = (server, route)

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 
 from ebbtide.errors import Usage
-from ebbtide.gate.held import LEAST_IDLE_SECONDS, Held
+from ebbtide.gate.held import LEAST_IDLE_SECONDS, HeldConnection
 from ebbtide.gate.keeper import Keeper
 
 BACKLOG = 4096
@@ -49,7 +49,7 @@ async def listening(
 
 async def _listen(keeper: Keeper, host: str, port: int, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
     try:
-        server = await loop.create_server(lambda: Held(keeper, port), host, port, backlog=BACKLOG)
+        server = await loop.create_server(lambda: HeldConnection(keeper, port), host, port, backlog=BACKLOG)
     except OSError as error:
         raise Usage(
             f"the gate cannot listen on {host}:{port} ({error.strerror}); nothing was touched. "

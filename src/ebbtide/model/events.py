@@ -51,7 +51,7 @@ class EffectKind(StrEnum):
 
 
 class SpotAnswer(StrEnum):
-    """What became of a spot notice when it came."""
+    """How a spot notice was answered when it arrived."""
 
     TAKEN_IN = "taken-in"
     UPGRADED = "upgraded"
@@ -249,7 +249,7 @@ class SpotEvent:
     notice: SpotKind
     """What the cloud said."""
     answer: SpotAnswer
-    """What became of it."""
+    """How it was answered."""
     noticed_at: int
     """When the cloud gave the notice; seconds since the epoch."""
     deadline: int

@@ -36,7 +36,7 @@ Labels = tuple[tuple[str, str], ...]
 """Label pairs, sorted by key."""
 
 
-class Operator(StrEnum):
+class SelectorOperator(StrEnum):
     IN = "In"
     NOT_IN = "NotIn"
     EXISTS = "Exists"
@@ -48,7 +48,7 @@ class Operator(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Requirement:
     key: str
-    operator: Operator
+    operator: SelectorOperator
     values: tuple[str, ...] = ()
 
 
@@ -241,7 +241,7 @@ class StopCause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class PlanStop:
     cause: StopCause
     about: str = ""
     """The pod that is left, or headroom."""
@@ -261,19 +261,19 @@ _STOPS = {
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
     match requirement.operator:
-        case Operator.IN:
+        case SelectorOperator.IN:
             return value in requirement.values
-        case Operator.NOT_IN:
+        case SelectorOperator.NOT_IN:
             return value not in requirement.values
-        case Operator.EXISTS:
+        case SelectorOperator.EXISTS:
             return value is not None
-        case Operator.DOES_NOT_EXIST:
+        case SelectorOperator.DOES_NOT_EXIST:
             return value is None
-        case Operator.GREATER | Operator.LESS:
+        case SelectorOperator.GREATER | SelectorOperator.LESS:
             have, limit = _integer(value), _integer(next(iter(requirement.values), None))
             if have is None or limit is None:
                 return False
-            return have > limit if requirement.operator is Operator.GREATER else have < limit
+            return have > limit if requirement.operator is SelectorOperator.GREATER else have < limit
         case unknown:
             assert_never(unknown)
 

@@ -77,7 +77,7 @@ class HttpRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class WakeOnRequest:
     """What a policy says about wake on request."""
 
     services: tuple[ServiceRef, ...]
@@ -242,7 +242,7 @@ class Policy:
     """Raised by every write; 0 was never written. The ETag of the API."""
     created_at: int = 0
     updated_at: int = 0
-    gate: Gate | None = None
+    gate: WakeOnRequest | None = None
     """Wake on request: the Services whose first connection wakes it."""
     origin: str = ""
     """Who answers for it: `FROM_CONFIGURATION`, or empty where somebody made it by hand. A policy that has

@@ -106,7 +106,7 @@ class UnfitNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class EmptiedNode:
     """A node that consolidation has emptied and that is removed once it was idle long enough; it keeps the
     mark of that operation until then, and is forgotten when pods come back or the time is over."""
 
@@ -136,7 +136,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class DemandNote:
     """The most that pods requested together in the part of a time that began at `at`."""
 
     at: int
@@ -202,11 +202,11 @@ class Record:
     """Workers that are unwell now; only where repair is on."""
     unfit: tuple[UnfitNode, ...] = ()
     """What is to be replaced, the first few of it. Nothing depends on it."""
-    demand: tuple[Demand, ...] = ()
+    demand: tuple[DemandNote, ...] = ()
     """What was asked for over `settled_sec`, the oldest first."""
 
     last_consolidation_at: int = 0
-    """When the last consolidation began, whatever became of it: its cooldown counts from then."""
+    """When the last consolidation began, however it ended: its cooldown counts from then."""
     consolidations_in_vain: int = 0
     """How many were begun since one that reached its end; counted as they begin, so a crash can only
     make it wait longer."""
@@ -214,7 +214,7 @@ class Record:
     """How many nodes must still go for the last consolidation not to count as fruitless."""
     evictions: tuple[int, ...] = ()
     """When consolidation evicted pods in the last hour; each is written before it is done."""
-    leaving: tuple[Leaving, ...] = ()
+    leaving: tuple[EmptiedNode, ...] = ()
 
     paused: bool = False
     pause_reason: str = ""

@@ -44,15 +44,15 @@ NO_FORECAST = ForecastSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class PoolDemand:
     """What was asked of a pool at the same time, without what comes and goes with its nodes."""
 
     pods: int = 0
     cpu_milli: int = 0
     memory_mib: int = 0
 
-    def plus(self, cpu_milli: int, memory_mib: int) -> Demand:
-        return Demand(self.pods + 1, self.cpu_milli + cpu_milli, self.memory_mib + memory_mib)
+    def plus(self, cpu_milli: int, memory_mib: int) -> PoolDemand:
+        return PoolDemand(self.pods + 1, self.cpu_milli + cpu_milli, self.memory_mib + memory_mib)
 
 
 NO_CONSOLIDATION = ConsolidationSettings()

@@ -28,7 +28,7 @@ from ebbtide.model.record import (
     DrainBackoff,
     DrainFailures,
     Emptied,
-    Leaving,
+    EmptiedNode,
     Missing,
     Record,
     UnfitNode,
@@ -113,7 +113,7 @@ RECORDS = {
         evictions=(AT - 60, AT + 220),
     ),
     "nodes that leave": replace(
-        IDLE, leaving=(Leaving("node-c", "uid-c", "i-ccc", "1730000500-req-def", AT + 2700),)
+        IDLE, leaving=(EmptiedNode("node-c", "uid-c", "i-ccc", "1730000500-req-def", AT + 2700),)
     ),
     "two spot notices": replace(IDLE, spots=(SPOT, Spot("spot:i-f", "i-f", SpotKind.REBALANCE, AT, AT + 9))),
     "set aside": replace(IDLE, **asides(SCALE_DOWN), unclean_runs=3),

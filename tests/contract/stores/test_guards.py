@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.adapters.stores.guards import ATTEMPTS, ATTEMPTS_WHEN_THROTTLED, Attempt, Held, Stored, repeat
+from ebbtide.adapters.stores.guards import (
+    ATTEMPTS,
+    ATTEMPTS_WHEN_THROTTLED,
+    Attempt,
+    Stored,
+    StoredLease,
+    repeat,
+)
 from ebbtide.errors import Conflict, LeaseLost, Retryable, StoreUnusable, Throttled, Unanswered
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from tests.contract.stores.lab import StillClock
 
 LEASE = Lease(CLUSTER_LEASE, "a", 3, 100)
-OURS = Held("a", 100, 3)
+OURS = StoredLease("a", 100, 3)
 
 
 def attempt(reply_lost: bool = False, guard: Lease | None = None) -> Attempt:
@@ -18,12 +25,12 @@ def attempt(reply_lost: bool = False, guard: Lease | None = None) -> Attempt:
 
 
 def test_a_write_with_our_nonce_is_our_own_even_when_the_lease_is_gone() -> None:
-    attempt(reply_lost=True, guard=LEASE).settle(Stored(5, nonce="n-1"), Held("b", 200, 4), 150)
+    attempt(reply_lost=True, guard=LEASE).settle(Stored(5, nonce="n-1"), StoredLease("b", 200, 4), 150)
 
 
 def test_a_foreign_write_of_the_same_rev_is_a_conflict_even_after_a_lost_reply() -> None:
     with pytest.raises(Conflict, match="rev 5, not 4"):
-        attempt(reply_lost=True).settle(Stored(5, nonce="other"), Held(), 50)
+        attempt(reply_lost=True).settle(Stored(5, nonce="other"), StoredLease(), 50)
 
 
 def test_nobody_can_tell_once_others_have_written_over_a_lost_reply() -> None:
@@ -38,7 +45,7 @@ def test_without_a_lost_reply_later_writes_are_a_plain_conflict() -> None:
 
 def test_a_lost_lease_is_named_before_a_conflict() -> None:
     with pytest.raises(LeaseLost):
-        attempt(guard=LEASE).settle(Stored(5), Held("b", 200, 4), 50)
+        attempt(guard=LEASE).settle(Stored(5), StoredLease("b", 200, 4), 50)
 
 
 def test_a_condition_that_holds_again_asks_to_try_again() -> None:

@@ -43,7 +43,7 @@ from ebbtide.model.record import (
     DrainBackoff,
     DrainFailures,
     Emptied,
-    Leaving,
+    EmptiedNode,
     Missing,
     Record,
     Refused,
@@ -66,7 +66,7 @@ IDLE = Record(
     consolidations_in_vain=1,
     consolidation_owes=1,
     evictions=(1729999000, 1730000000),
-    leaving=(Leaving("node-c", "uid-c", "i-ccc", "1730000000-req-abc", 1730002700),),
+    leaving=(EmptiedNode("node-c", "uid-c", "i-ccc", "1730000000-req-abc", 1730002700),),
 )
 
 
@@ -236,7 +236,7 @@ for part in (
     DrainBackoff,
     DrainFailures,
     Missing,
-    Leaving,
+    EmptiedNode,
 ):
     st.register_type_strategy(part, with_every_field(part))
 # The amount that an operation saves is always finite.

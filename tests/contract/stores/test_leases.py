@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.adapters.stores.codec.record import item_key
-from ebbtide.adapters.stores.guards import Held, Outwaiting
+from ebbtide.adapters.stores.guards import Outwaiting, StoredLease
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.errors import LeaseLost
 from ebbtide.model.record import CLUSTER_LEASE, LONGEST_LEASE_SECONDS, Lease, Record, spot_lease_name
@@ -279,7 +279,7 @@ def test_a_lease_that_changes_between_the_last_look_and_the_takeover_is_not_take
     wrong = taken_by_a_wrong_clock(store, lab, CLUSTER_LEASE)
     really_over = Outwaiting.is_over
 
-    def renewed_after_the_look(self: Outwaiting, name: str, held: Held, now: int) -> bool:
+    def renewed_after_the_look(self: Outwaiting, name: str, held: StoredLease, now: int) -> bool:
         over = really_over(self, name, held, now)
         if over and held.until == wrong.until:
             lab.advance(HOURS_AHEAD)

@@ -15,7 +15,7 @@ from tests.contract.stores.test_states import put
 FINE = Decimal("0.00000000000000000000000000000000000000000000000001")
 
 
-def test_figures_are_added_to_the_row_of_their_day_and_currency(policies: PolicyStore) -> None:
+def test_numbers_are_added_to_the_row_of_their_day_and_currency(policies: PolicyStore) -> None:
     state = put(policies)
     euro, dollar, unpriced = make_day(), make_day(currency="USD"), make_day(currency="", price="0")
     state = policies.write_state(state, [dollar, euro])

@@ -232,7 +232,7 @@ def test_the_targets_of_an_older_store_are_claimed_by_the_upgrade(url: str) -> N
 
 
 def test_a_target_that_an_older_version_gave_up_is_taken_over(url: str) -> None:
-    """It knows nothing of claims: whoever it disabled or deleted still has one."""
+    """It does not know claims: a policy that it disabled or deleted still has one."""
     upgrade(url)
     store = SqlStore.open(url, StillClock())
     first = store.policies().put_policy(make_policy(1))

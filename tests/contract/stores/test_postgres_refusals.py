@@ -96,7 +96,7 @@ def test_tables_that_vanish_under_a_running_store_are_said(postgres: PostgresSer
     store.close()
 
 
-def test_connections_that_the_server_ended_are_made_anew(postgres: PostgresServer, database: str) -> None:
+def test_connections_that_the_server_ended_are_made_again(postgres: PostgresServer, database: str) -> None:
     upgrade(postgres.url(database))
     store = open_store(postgres.url(database))
     lease = store.acquire(CLUSTER_LEASE, "a", 30)
@@ -112,7 +112,7 @@ def test_connections_that_the_server_ended_are_made_anew(postgres: PostgresServe
     store.close()
 
 
-def test_a_server_that_goes_away_for_good_leaves_the_write_unanswered(
+def test_a_server_that_goes_away_permanently_leaves_the_write_unanswered(
     postgres: PostgresServer, database: str
 ) -> None:
     upgrade(postgres.url(database))

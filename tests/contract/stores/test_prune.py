@@ -29,7 +29,7 @@ def ids(store: Store) -> list[str]:
     return [entry.id for entry in store.read_log()]
 
 
-def test_entries_of_before_that_second_are_forgotten_and_later_ones_stay(store: Store) -> None:
+def test_entries_older_than_that_second_are_forgotten_and_later_ones_stay(store: Store) -> None:
     store.append([entry_of(AT - 2, "1"), entry_of(AT - 1, "2", LogKind.ALARM), entry_of(AT, "3")])
     store.append([entry_of(AT + 1, "4", LogKind.ALARM)])
     assert store.prune_log(AT) == 2
@@ -88,7 +88,7 @@ def test_the_record_is_left_alone(store: Store, cluster: str) -> None:
     assert store.write(record, lease).rev == 2
 
 
-def test_the_token_of_a_lease_goes_on_growing_through_it(store: Store, lab: StoreLab) -> None:
+def test_the_token_of_a_lease_keeps_growing_through_it(store: Store, lab: StoreLab) -> None:
     store.release(store.acquire(SPOT_LEASE, "a", 30))
     lab.advance(300 * DAY_SECONDS)
     store.prune_log(int(lab.clock.now()))

@@ -1,4 +1,4 @@
-"""A record is replaced whole, by whoever read it last and holds the lease, or not at all."""
+"""A record is replaced whole, by the holder of the lease that read it last, or not at all."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_a_record_of_a_newer_version_is_left_alone(
             store.load()
 
 
-def test_scaling_in_progress_alone_is_put_right_by_the_next_write(
+def test_scaling_in_progress_alone_is_corrected_by_the_next_write(
     store: Store, lab: StoreLab, cluster: str
 ) -> None:
     store.write(make_record(cluster, IDLE), None)

@@ -127,7 +127,7 @@ def test_days_of_another_policy_are_not_written(policies: PolicyStore) -> None:
     assert policies.find_state(state.policy_id) == state
 
 
-def test_a_time_that_is_no_number_is_not_written(policies: PolicyStore) -> None:
+def test_a_time_that_is_not_a_number_is_not_written(policies: PolicyStore) -> None:
     state = put(policies)
     with pytest.raises(ValueError, match="cannot be kept"):
         policies.write_state(replace(state, wakes=(WakeTime(1, float("nan")),)))

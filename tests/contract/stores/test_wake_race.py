@@ -1,7 +1,7 @@
 """Wakes that race two idle loops on every store: not one is lost.
 
 `EBBTIDE_WAKES=10000 pytest -s tests/contract/stores/test_wake_race.py` runs as many on each store
-and prints its figures. `test_wake_race_processes.py` is the same race between processes.
+and prints its numbers. `test_wake_race_processes.py` is the same race between processes.
 """
 
 from __future__ import annotations

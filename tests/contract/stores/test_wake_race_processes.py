@@ -1,7 +1,7 @@
 """Wakes that race two idle loops in two processes, on the stores that replicas share: not one is lost.
 
 `EBBTIDE_WAKES=10000 pytest -s tests/contract/stores/test_wake_race_processes.py` runs as many on
-each and prints its figures.
+each and prints its numbers.
 """
 
 from __future__ import annotations

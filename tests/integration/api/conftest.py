@@ -1,5 +1,5 @@
 """The whole API over the simulated cluster of the demo, with the real engine behind it; no thread runs it, so
-that a test says when time continues."""
+a test says when time continues."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.guard import MOST_HELD, MOST_HELD_EACH, BodyLimit, Held
+from ebbtide.entrypoints.api.guard import MOST_HELD, MOST_HELD_EACH, BodyLimit, HeldBodies
 from ebbtide.entrypoints.api.serving import served
 from ebbtide.entrypoints.api.site import Scope
 from ebbtide.simulator.run.live import Live
@@ -56,13 +56,13 @@ async def answers_200(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 200})
 
 
-def limited(live: Live, held: Held) -> BodyLimit:
+def limited(live: Live, held: HeldBodies) -> BodyLimit:
     return BodyLimit(answers_200, 1000, make_site(live), held)
 
 
 def test_bodies_of_callers_without_a_token_have_a_limit_together(live: Live) -> None:
     async def play() -> None:
-        held = Held(together=250, each=200)
+        held = HeldBodies(together=250, each=200)
         limit = limited(live, held)
         one, other, third = (Caller(limit, address) for address in (ONE, OTHER, THIRD))
         assert await one.says(DATA, DATA) == []
@@ -77,7 +77,7 @@ def test_bodies_of_callers_without_a_token_have_a_limit_together(live: Live) -> 
 
 def test_no_address_takes_all_of_it_alone(live: Live) -> None:
     async def play() -> None:
-        held = Held(together=1000, each=200)
+        held = HeldBodies(together=1000, each=200)
         limit = limited(live, held)
         first, second = Caller(limit, ONE), Caller(limit, ONE)
         assert await first.says(DATA, DATA) == []
@@ -89,7 +89,7 @@ def test_no_address_takes_all_of_it_alone(live: Live) -> None:
 
 def test_a_caller_with_a_token_has_no_part_in_it(live: Live) -> None:
     async def play() -> None:
-        held = Held(together=0, each=0)
+        held = HeldBodies(together=0, each=0)
         limit = limited(live, held)
         assert await Caller(limit, ONE, TOKENS[Scope.READ]).says(DATA, LAST) == [200]
         assert await Caller(limit, ONE, "ebb_made_up").says(DATA, LAST) == [503]
@@ -101,7 +101,7 @@ def test_a_caller_with_a_token_has_no_part_in_it(live: Live) -> None:
 @pytest.mark.parametrize("way", ["gone", "cut", "too long"])
 def test_what_was_kept_for_a_body_that_never_became_whole_is_given_back(live: Live, way: str) -> None:
     async def play() -> None:
-        held = Held(together=2000, each=2000)
+        held = HeldBodies(together=2000, each=2000)
         caller = Caller(limited(live, held), ONE)
         await caller.says(DATA, DATA)
         assert held.all == 200
@@ -119,7 +119,7 @@ def test_what_was_kept_for_a_body_that_never_became_whole_is_given_back(live: Li
 
 
 def test_half_bodies_in_every_place_take_no_more_than_the_limit(live: Live) -> None:
-    """Over a real socket: the connection of whoever is refused is closed, and with it goes what it sent."""
+    """Over a real socket: a refused connection is closed, with what it sent."""
     app = make_app(make_site(live, hosts=("127.0.0.1",), max_body_bytes=256 * 1024))
     long = 250_000
     path = b"/api/v1/scaling/webhooks/wake"  # not counted before its signature, which needs the whole body

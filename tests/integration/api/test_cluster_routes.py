@@ -15,7 +15,7 @@ from ebbtide.simulator.run.live import Live
 from tests.integration.api.conftest import client_of, make_site
 
 
-def test_status_tells_what_is_under_way_and_what_holds_it_back(client: TestClient) -> None:
+def test_status_tells_what_is_in_progress_and_what_holds_it_back(client: TestClient) -> None:
     status = client.get("/api/v1/status").json()
     assert status["cluster"] == "demo"
     assert status["workers"] >= 3
@@ -24,7 +24,7 @@ def test_status_tells_what_is_under_way_and_what_holds_it_back(client: TestClien
     assert {brake["name"] for brake in status["brakes"]} >= {"pause", "cooldown up", "cooldown down"}
 
 
-def test_status_has_what_the_last_tick_said_also_while_an_operation_goes_on(
+def test_status_has_what_the_last_tick_said_also_while_an_operation_continues(
     live: Live, client: TestClient
 ) -> None:
     live.strike("burst")

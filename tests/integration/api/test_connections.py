@@ -19,10 +19,10 @@ from ebbtide.entrypoints.api.serving import (
     GRACE_SECONDS,
     MOST_CONNECTIONS,
     SHARE,
-    Connection,
+    ConnectionPlaces,
     Governor,
+    LimitedConnection,
     Patience,
-    Room,
     places,
     served,
     waited_for_core,
@@ -75,7 +75,7 @@ HALF = {
 
 
 @pytest.mark.parametrize("name", HALF)
-def test_a_connection_that_does_not_go_on_is_closed(app: FastAPI, name: str) -> None:
+def test_a_connection_that_does_not_continue_is_closed(app: FastAPI, name: str) -> None:
     says, patience = HALF[name]
     with served(app, "127.0.0.1", 0, patience=patience) as port, closing(knock(port, says)) as caller:
         heard(caller)
@@ -257,19 +257,19 @@ def test_time_that_a_thread_waited_for_a_core_only_grows() -> None:
     assert waited_for_core() >= first >= 0.0
 
 
-def test_a_newcomer_waits_at_the_door_until_a_silent_one_has_had_its_grace(app: FastAPI) -> None:
+def test_a_new_connection_waits_until_a_silent_one_has_had_its_grace(app: FastAPI) -> None:
     with served(app, "127.0.0.1", 0, most=1, patience=ENDLESS) as port, closing(knock(port)) as silent:
         with closing(knock(port, PROBE)) as caller:
             assert heard(caller).endswith(b"ok\n")
         assert heard(silent) == b""
 
 
-def test_a_place_is_given_away_only_by_whoever_has_had_its_grace() -> None:
+def test_only_a_connection_that_has_had_its_grace_loses_its_place() -> None:
     now = 0.0
-    room = Room(1, lambda: now)
+    room = ConnectionPlaces(1, lambda: now)
     dropped: list[str] = []
 
-    class Silent(Connection):
+    class Silent(LimitedConnection):
         def __init__(self) -> None:
             """Of a connection only what a room asks of it."""
 

@@ -21,14 +21,14 @@ from fastapi import FastAPI
 from ebbtide.engine.scale_to_zero.policies import Policies
 from ebbtide.entrypoints.api import hold as routes
 from ebbtide.entrypoints.api.app import make_app
-from ebbtide.entrypoints.api.hold import Caller, Held, Holding
+from ebbtide.entrypoints.api.hold import Caller, Holding, HoldResult
 from ebbtide.entrypoints.api.serving import served
 from ebbtide.entrypoints.api.site import Scope
 from ebbtide.entrypoints.api.wakes import Waiting
 from ebbtide.errors import NotFound, Retryable
 from ebbtide.model.idle import Phase
 from ebbtide.model.pod import Workload, WorkloadRef
-from ebbtide.model.policy import Gate, ServiceRef, Target
+from ebbtide.model.policy import ServiceRef, Target, WakeOnRequest
 from ebbtide.model.snapshot import ClusterView, Snapshot
 from tests.builders import make_settings
 from tests.integration.api.conftest import TOKENS, site_of
@@ -276,7 +276,7 @@ class Direct:
         policies = Policies(self.store, self.harness.clock, lambda: "id")
         self.holding = Holding(self.scaling, policies, Waiting(self.scaling), self.most)
 
-    async def hold(self, seconds: float | None = LONG) -> Held:
+    async def hold(self, seconds: float | None = LONG) -> HoldResult:
         return await self.holding.hold("web", Caller(seconds, lambda: ""))
 
 
@@ -294,7 +294,7 @@ def test_a_wake_that_could_not_be_written_is_written_when_the_store_is_back() ->
     direct.harness.memory_workloads.slow = False
     direct.store.broken.set()
 
-    async def both() -> Held:
+    async def both() -> HoldResult:
         held = asyncio.create_task(direct.hold())
         while not direct.store.asked:
             await asyncio.sleep(0.01)
@@ -306,12 +306,12 @@ def test_a_wake_that_could_not_be_written_is_written_when_the_store_is_back() ->
 
 
 def test_a_policy_says_how_many_it_holds_and_for_how_long() -> None:
-    gate = Gate((ServiceRef("default", "web"),), hold_seconds=1, max_held=1)
+    gate = WakeOnRequest((ServiceRef("default", "web"),), hold_seconds=1, max_held=1)
     harness = asleep()
     harness.rows.put_policy(replace(harness.policies[0], gate=gate, version=1))
     direct = Direct(harness)
 
-    async def three() -> tuple[Held, Held, Held]:
+    async def three() -> tuple[HoldResult, HoldResult, HoldResult]:
         first = asyncio.create_task(direct.hold(None))
         while "web" not in direct.holding._known:
             await asyncio.sleep(0.01)
@@ -340,7 +340,7 @@ def test_who_comes_while_a_question_is_asked_shares_the_next_one() -> None:
 
     direct.scaling.arrival = slow  # type: ignore[method-assign]
 
-    async def five() -> list[Held]:
+    async def five() -> list[HoldResult]:
         first = asyncio.create_task(direct.hold())
         while not asked:
             await asyncio.sleep(0.01)

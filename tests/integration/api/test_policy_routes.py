@@ -112,7 +112,7 @@ def test_bad_input_names_the_field_and_changes_nothing(
     assert [policy["id"] for policy in after] == [policy["id"] for policy in before]
 
 
-def test_a_change_that_does_not_fit_beside_the_others_changes_nothing(client: TestClient) -> None:
+def test_a_change_that_does_not_fit_next_to_the_others_changes_nothing(client: TestClient) -> None:
     path = f"{PATH}/{create(client).json()['id']}"
     for changes, status, field in BAD[-3:]:
         answer = client.put(path, json={**SHOP, **changes}, headers={"If-Match": '"1"'})

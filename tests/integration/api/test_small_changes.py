@@ -112,7 +112,7 @@ def test_every_answer_has_every_header_that_keeps_a_browser_safe(live: Live) -> 
         assert headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
 
 
-def test_a_gateway_is_counted_by_its_wakes_and_a_stranger_at_its_door_by_his_requests(live: Live) -> None:
+def test_a_gateway_is_counted_by_its_wakes_and_other_callers_by_their_requests(live: Live) -> None:
     client = client_of(make_site(live, rate_per_minute=2), None)
     path, token = "/api/v1/hold/nobody", {"Authorization": f"Bearer {TOKENS[Scope.WAKE]}"}
     assert [client.get(path, headers=token).status_code for _ in range(5)] == [404] * 5

@@ -1,4 +1,4 @@
-"""Callers who wait for one wake: each has a deadline of its own, whoever came first."""
+"""Callers who wait for one wake: each has its own deadline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ LONG = 60
 
 
 class Slow:
-    """A scaling whose target is ready only for whoever waits until `ready_from`; each wait ends when told."""
+    """A scaling whose target is ready only for a caller that waits until `ready_from`; each wait ends when
+    told."""
 
     def __init__(self, ready_from: float, now: float = 0) -> None:
         harness = PolicyHarness()
@@ -71,7 +72,7 @@ def test_who_waits_longer_does_not_keep_the_others() -> None:
     assert slow.until == [LONG]
 
 
-def test_who_comes_after_the_end_waits_anew() -> None:
+def test_who_comes_after_the_end_waits_again() -> None:
     slow = Slow(ready_from=2 * LONG)
     slow.go_on.set()
     waiting = waiting_for(slow)

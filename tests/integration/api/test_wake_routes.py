@@ -55,7 +55,7 @@ def test_who_waits_is_answered_when_it_is_ready(live: Live, client: TestClient) 
     assert len(state["wakes"]) == 1
 
 
-def test_who_waits_too_long_gets_the_id_of_the_wake_that_goes_on(live: Live, client: TestClient) -> None:
+def test_who_waits_too_long_gets_the_id_of_the_wake_that_continues(live: Live, client: TestClient) -> None:
     policy = sleeping(live, client)
     path = f"{PATH}/{policy['id']}"
     keys = {**policy["policy"], "cold_start_timeout_seconds": 1}

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from ebbtide.adapters.kube.cluster import KubeCluster
 from ebbtide.adapters.kube.connection import connect
-from ebbtide.adapters.prometheus import PrometheusMetrics, Source
+from ebbtide.adapters.prometheus import PrometheusMetrics, PrometheusSource
 from ebbtide.model.snapshot import Instance, Node
 from ebbtide.ports import Cluster, Metrics
 from ebbtide.simulator.world.ports import SimCluster
@@ -85,7 +85,7 @@ class RealGround:
         return KubeCluster(connect(self._server.kubeconfig()))
 
     def metrics(self) -> PrometheusMetrics:
-        return PrometheusMetrics(Source(self._url, QUERY))
+        return PrometheusMetrics(PrometheusSource(self._url, QUERY))
 
     def nodes(self) -> list[Node]:
         cluster = self.cluster()

@@ -1,7 +1,7 @@
-"""Run inside a fresh process that has only the package on its path: the doors of one Lambda function.
+"""Run inside a fresh process that has only the package on its path: the ports of one Lambda function.
 
 EC2 and DynamoDB are moto's, by AWS_ENDPOINT_URL; the cluster is one control plane that stays as it is. The
-events come on standard input, one JSON document each line, and what became of them goes out the same way.
+events come on standard input, one JSON document each line, and their results go out the same way.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def test_a_kubeconfig_is_kept_where_only_its_owner_can_read_it(tmp_path: Path) -
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_it_is_fetched_anew_for_each_run(tmp_path: Path) -> None:
+def test_it_is_fetched_again_for_each_run(tmp_path: Path) -> None:
     (tmp_path / "ebbtide-kubeconfig").write_text("old")
     assert fetch_kubeconfig(NAME, tmp_path).read_text() == "apiVersion: v1"
 

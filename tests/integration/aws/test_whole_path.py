@@ -51,7 +51,7 @@ class Day:
         create_tables(self.url)
 
     def event(self, event: Mapping[str, Any], after_seconds: float = 30) -> str:
-        """What one run of the function says; its doors are opened for it alone."""
+        """What one run of the function says; its ports are opened for it alone."""
         self.stage.clock.sleep(after_seconds)
         self.stage.store = self.open_store()
         ports = replace(

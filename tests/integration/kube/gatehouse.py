@@ -30,7 +30,7 @@ from ebbtide.gate.admission import Address
 from ebbtide.gate.passing import Dial
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.model.pod import WorkloadKind, WorkloadRef
-from ebbtide.model.policy import Gate, Policy, ServiceRef, Signal, SignalKind, Target
+from ebbtide.model.policy import Policy, ServiceRef, Signal, SignalKind, Target, WakeOnRequest
 from ebbtide.simulator.world.ports import SimNotifier
 from tests.builders import make_settings
 from tests.integration.kube.sleepers import QUICK
@@ -48,7 +48,7 @@ MEASURED: list[str] = []
 
 @dataclass(frozen=True)
 class Proxy:
-    """kube-proxy, played: an endpoint of the Service, whoever's slice it is in."""
+    """A stand-in for kube-proxy: an endpoint of the Service, from any of its slices."""
 
     kube: SharedKube
     backend: Mapping[str, int]
@@ -139,7 +139,7 @@ def members(*addresses: str) -> dict[str, Any]:
 def gatehouse(
     kube: SharedKube,
     gate_config: Path,
-    gates: Mapping[str, Gate],
+    gates: Mapping[str, WakeOnRequest],
     backend: Mapping[str, int],
     network: Network | None = None,
 ) -> Iterator[Gatehouse]:
@@ -242,5 +242,5 @@ def _start(
     return stop
 
 
-def web_gate(name: str, **changes: Any) -> Gate:
-    return Gate((ServiceRef("default", name),), hold_seconds=60, **changes)
+def web_gate(name: str, **changes: Any) -> WakeOnRequest:
+    return WakeOnRequest((ServiceRef("default", name),), hold_seconds=60, **changes)

@@ -1,4 +1,4 @@
-"""`ebbtide assess` on dumps: figures and reasons, and a clear word where the dump is no good."""
+"""`ebbtide assess` on dumps: numbers and reasons, and a clear error if the dump cannot be used."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_eks_in_frankfurt_with_a_spot_group(tmp_path: Path, capsys: pytest.Captu
     assert "db-budget" in result["page"]
     assert "<svg" in result["page"]
     assert "| a1 |" in result["text"]
-    # Whoever reads a range is told why it is one, on the page and in Markdown.
+    # A reader of a range is told why it is one, on the page and in Markdown.
     for written in (result["page"], result["text"]):
         assert "Where the prices come from" in written
         assert "eu-central-1 is about 20% above it" in written.replace("\\", "")

@@ -46,7 +46,7 @@ def our_events(kube: SharedKube, name: str) -> set[str]:
     return {event["reason"] for event in ours if event["involvedObject"]["name"] == name}
 
 
-def test_a_pod_under_two_budgets_is_refused_for_good_and_an_event_says_so(
+def test_a_pod_under_two_budgets_is_refused_permanently_and_an_event_says_so(
     kube: SharedKube, cluster: KubeCluster
 ) -> None:
     kube.api.post(BUDGETS, budget("web", "one"))

@@ -43,7 +43,7 @@ def test_pages_are_read_to_the_end_and_put_together() -> None:
         ((200, json.dumps({"metadata": {}, "items": [{"spec": {}}]})), Retryable),
     ],
 )
-def test_a_list_whose_second_page_is_not_to_be_had_is_an_error(
+def test_a_list_whose_second_page_is_not_available_is_an_error(
     second: Answer, error: type[EbbtideError]
 ) -> None:
     with (
@@ -55,7 +55,7 @@ def test_a_list_whose_second_page_is_not_to_be_had_is_an_error(
         read_nodes(connection)
 
 
-def test_a_moment_that_the_server_no_longer_keeps_is_listed_anew_and_given_up_in_the_end() -> None:
+def test_a_moment_that_the_server_no_longer_keeps_is_listed_again_and_given_up_in_the_end() -> None:
     asked: list[str] = []
 
     def answer(_: str, query: dict[str, str]) -> Answer:

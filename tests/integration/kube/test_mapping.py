@@ -10,9 +10,9 @@ import pytest
 from ebbtide.adapters.kube.objects import read_quantity
 from ebbtide.adapters.kube.workloads import WireWorkload, read_workload
 from ebbtide.model.pod import (
-    Operator,
     Requirement,
     Resources,
+    SelectorOperator,
     Taint,
     TaintEffect,
     Toleration,
@@ -204,7 +204,9 @@ def test_a_volume_of_hetzner_binds_its_pod_to_a_location_and_to_no_label_of_join
 def test_a_volume_on_one_node_binds_its_pod_to_that_node() -> None:
     volume = _volume("pv-1", "kubernetes.io/hostname", "a1", local={"path": "/data"})
     pod = view_of(node("a1"), _mounting("data"), _claim("data", "pv-1"), volume).pods[0]
-    assert pod.scheduling.node_affinity == ((Requirement("kubernetes.io/hostname", Operator.IN, ("a1",)),),)
+    assert pod.scheduling.node_affinity == (
+        (Requirement("kubernetes.io/hostname", SelectorOperator.IN, ("a1",)),),
+    )
     assert pod.local_storage
 
 

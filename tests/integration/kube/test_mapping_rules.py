@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from ebbtide.model.pod import AntiAffinity, LabelSelector, Operator, PodNearby, Requirement, Spread
+from ebbtide.model.pod import AntiAffinity, LabelSelector, PodNearby, Requirement, SelectorOperator, Spread
 from tests.integration.kube.objects import Json
 from tests.integration.kube.values import pod_of
 
-APP = Requirement("app", Operator.IN, ("web",))
+APP = Requirement("app", SelectorOperator.IN, ("web",))
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 MATCH_WEB = {"matchLabels": {"app": "web"}}
 
 
-def test_hard_rules_are_read_and_soft_ones_passed_over() -> None:
+def test_hard_rules_are_read_and_soft_ones_skipped() -> None:
     soft = {"weight": 1, "preference": {}}
     affinity = {
         "nodeAffinity": {
@@ -39,7 +39,7 @@ def test_hard_rules_are_read_and_soft_ones_passed_over() -> None:
         spec={"affinity": affinity, "topologySpreadConstraints": spread, "nodeSelector": {"b": "2", "a": "1"}}
     ).scheduling
     assert rules.node_selector == (("a", "1"), ("b", "2"))
-    assert rules.node_affinity == ((Requirement("d", Operator.EXISTS),),)
+    assert rules.node_affinity == ((Requirement("d", SelectorOperator.EXISTS),),)
     assert rules.anti_affinity == (AntiAffinity("kubernetes.io/hostname", LabelSelector((APP,))),)
     assert rules.spread == (Spread("zone", 1, LabelSelector((APP,))),)
     assert not rules.unsupported

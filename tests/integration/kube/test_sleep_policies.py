@@ -223,7 +223,7 @@ def test_what_only_ebbtide_can_check_is_a_condition(kube: SharedKube, cluster: R
     assert cluster.policies == []
 
 
-def test_every_rule_of_a_gate_can_be_set_and_one_that_is_no_network_is_a_condition(
+def test_every_rule_of_a_gate_can_be_set_and_one_that_is_not_a_network_is_a_condition(
     kube: SharedKube, cluster: Reconciler
 ) -> None:
     kube.api.post(OBJECTS, sleep_policy(gate=FULL_GATE))

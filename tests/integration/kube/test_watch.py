@@ -61,7 +61,7 @@ def wire_node(name: str, version: str) -> WireNode:
     return msgspec.json.decode(json.dumps(made), type=WireNode)
 
 
-def test_a_watch_is_resumed_where_it_ended_and_listed_anew_when_that_is_forgotten() -> None:
+def test_a_watch_is_resumed_where_it_ended_and_listed_again_when_that_is_forgotten() -> None:
     nodes = WatchedNodes()
     with api_server(nodes.answer) as connection:
         cluster = KubeCluster(connection, watching=True)

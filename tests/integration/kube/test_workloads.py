@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.adapters.kube.connection import MERGE_PATCH, Call, Refused, connect
+from ebbtide.adapters.kube.connection import MERGE_PATCH, ApiError, Call, connect
 from ebbtide.adapters.kube.workloads import MANAGER, KubeWorkloads
 from ebbtide.errors import Conflict, NotFound, Usage
 from ebbtide.model.pod import Resources, Workload, WorkloadKind, WorkloadRef
@@ -96,7 +96,7 @@ def told(kube: SharedKube, ref: WorkloadRef) -> list[str]:
 
 @pytest.mark.parametrize("replicas", [0, 2])
 @pytest.mark.parametrize("ref", [WEB, DB], ids=["Deployment", "StatefulSet"])
-def test_whoever_saw_it_earlier_scales_no_more_even_where_the_replicas_are_the_same(
+def test_a_call_that_saw_an_earlier_version_is_refused_even_if_the_replicas_are_the_same(
     kube: SharedKube, listing: KubeWorkloads, ref: WorkloadRef, replicas: int
 ) -> None:
     """A wake that finds it up, while somebody who saw the same is about to put it to zero."""
@@ -158,7 +158,7 @@ def test_no_right_reaches_what_has_a_workload_deleted(kube: SharedKube, rights: 
     connection = connect(kube.kubeconfig)
     for part in ("", "/status", "/scale"):
         call = Call("PATCH", f"{APPS}deployments/web{part}", "own it", body, MERGE_PATCH)
-        with suppress(Refused):
+        with suppress(ApiError):
             connection.try_act(call)
         assert "ownerReferences" not in object_of(kube, WEB)["metadata"], part
     connection.close()
@@ -212,7 +212,7 @@ def test_many_wait_by_one_watch_and_all_are_told_at_once(kube: SharedKube, listi
     assert listing.waits == {}
 
 
-def test_who_waits_in_vain_gets_what_was_last_seen(kube: SharedKube, listing: KubeWorkloads) -> None:
+def test_a_wait_that_times_out_returns_what_was_last_seen(kube: SharedKube, listing: KubeWorkloads) -> None:
     create(kube, WEB, 1)  # and no node to run on
     seen = listing.wait_ready(WEB, time.time() + 0.5)
     assert (seen.replicas, seen.ready) == (1, False)

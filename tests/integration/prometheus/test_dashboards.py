@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules over our figures: right in form, and over names that are exported."""
+"""The dashboard and the alert rules over our metrics: right in form, and over names that are exported."""
 
 from __future__ import annotations
 

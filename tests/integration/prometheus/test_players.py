@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.adapters.prometheus import PrometheusPlayers, Source
+from ebbtide.adapters.prometheus import PrometheusPlayers, PrometheusSource
 from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS, ServerCause, why_not_movable
 from ebbtide.engine.ports import Ports, read_players
 from ebbtide.model.consolidation import ConsolidationSettings
@@ -22,7 +22,7 @@ SERVER = make_pod("lobby", 500, 2048, namespace="games", labels=((PLAN, "balance
 
 def read(*samples: tuple[dict[str, str], float, str]) -> object:
     with promql_server(lambda _: vector(*samples)) as url:
-        players = PrometheusPlayers(Source(url))
+        players = PrometheusPlayers(PrometheusSource(url))
         try:
             return players.read_players(QUERY)
         finally:
@@ -45,7 +45,7 @@ def test_an_answer_that_may_be_anybodys_is_none(sample: tuple[dict[str, str], fl
 
 def test_no_answer_is_none() -> None:
     with promql_server(lambda _: (500, "internal server error")) as url:
-        assert PrometheusPlayers(Source(url)).read_players(QUERY) is None
+        assert PrometheusPlayers(PrometheusSource(url)).read_players(QUERY) is None
 
 
 def test_what_cannot_be_counted_is_not_moved_whatever_the_annotation_says() -> None:
@@ -59,5 +59,5 @@ def test_what_cannot_be_counted_is_not_moved_whatever_the_annotation_says() -> N
     assert stays is not None
     assert stays.cause is ServerCause.PLAYERS_UNCOUNTED
     with promql_server(lambda _: vector((GAME, 1.0, "0"))) as url:
-        counted = read_players(replace(ports, players=PrometheusPlayers(Source(url))), asking, view)
+        counted = read_players(replace(ports, players=PrometheusPlayers(PrometheusSource(url))), asking, view)
     assert why_not_movable(SERVER, dict(counted)) is None

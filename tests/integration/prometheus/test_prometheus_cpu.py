@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from ebbtide.adapters.prometheus import FirstKnown, PrometheusMetrics, Source
+from ebbtide.adapters.prometheus import FirstKnown, PrometheusMetrics, PrometheusSource
 from ebbtide.core.nodes.decide import decide
 from ebbtide.engine.ports import fresh
 from ebbtide.model.decision import Action
@@ -45,7 +45,7 @@ def _minutes_ago(minutes: int) -> int:
 
 
 def read(url: str, nodes: list[str], seconds: float = 10.0) -> Reading:
-    metrics = PrometheusMetrics(Source(url, timeout_seconds=seconds))
+    metrics = PrometheusMetrics(PrometheusSource(url, timeout_seconds=seconds))
     try:
         return metrics.read_cpu(nodes)
     finally:
@@ -76,7 +76,7 @@ def test_the_average_is_over_the_cpus_of_the_workers_asked_for_alone(prometheus:
 def test_row_27_one_node_of_four_without_a_fresh_sample_leaves_the_average_of_the_others(
     prometheus: Both, bad: str
 ) -> None:
-    """It has no such series, says what is no number, stopped minutes ago, or is unknown to Prometheus."""
+    """It has no such series, says what is not a number, stopped minutes ago, or is unknown to Prometheus."""
     _, url = prometheus
     eventually(
         lambda: abs((read(url, [*OK, bad]).value or 0) - 0.325) < 0.02, 30, "the average of the others"
@@ -95,14 +95,14 @@ def test_row_27_more_than_a_third_without_a_fresh_sample_is_unknown_and_says_whi
     assert_no_removal(read(url, ["z1", "z2"]), "2 of 2 Ready workers have no sample")
 
 
-def test_a_query_of_the_users_own_may_give_one_figure_or_one_for_each_node(prometheus: Both) -> None:
+def test_a_query_of_the_users_own_may_give_one_number_or_one_for_each_node(prometheus: Both) -> None:
     _, url = prometheus
     for query, expected in (
         ("vector(0.25)", 0.25),
         ("scalar(vector(0.5))", 0.5),
         ('label_replace(vector(0.75), "node", "a1", "", "")', 0.75),
     ):
-        reading = PrometheusMetrics(Source(url, query)).read_cpu(["a1"])
+        reading = PrometheusMetrics(PrometheusSource(url, query)).read_cpu(["a1"])
         assert reading.value == pytest.approx(expected)
     for query, says in (
         ("no_such_metric", "1 of 1 Ready workers have no sample"),
@@ -110,7 +110,7 @@ def test_a_query_of_the_users_own_may_give_one_figure_or_one_for_each_node(prome
         ("rate(", "parse error"),
         ("up[1m]", "matrix"),
     ):
-        reading = PrometheusMetrics(Source(url, query)).read_cpu(["a1"])
+        reading = PrometheusMetrics(PrometheusSource(url, query)).read_cpu(["a1"])
         assert reading.value is None
         assert says in reading.problem
 
@@ -167,7 +167,7 @@ def test_a_second_source_is_asked_for_the_use_of_those_nodes_that_the_first_does
 def test_each_node_tells_its_own_use_and_one_without_a_fresh_sample_is_missing(prometheus: Both) -> None:
     scraped, url = prometheus
     scraped.pages["a2"] = lambda: (200, scraped.text("a2", 0.8) + memory(total=4000, available=1000))
-    metrics = PrometheusMetrics(Source(url, "vector(0.25)"))
+    metrics = PrometheusMetrics(PrometheusSource(url, "vector(0.25)"))
     wanted = make_nodes(*OK, "nan", "old", "empty", "z1")
 
     def told() -> bool:
@@ -189,6 +189,6 @@ def memory(total: int, available: int) -> str:
 
 def test_a_prometheus_that_does_not_answer_knows_the_use_of_no_node() -> None:
     with http_server(lambda _: (503, "")) as port:
-        metrics = PrometheusMetrics(Source(f"http://127.0.0.1:{port}"))
+        metrics = PrometheusMetrics(PrometheusSource(f"http://127.0.0.1:{port}"))
         assert metrics.read_use(make_nodes("a1")) == {}
         metrics.close()

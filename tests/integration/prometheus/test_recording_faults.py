@@ -50,7 +50,7 @@ def said(result: Result) -> str:
     return result.output + str(result.exception or "")
 
 
-def test_prometheus_that_vanishes_half_way_leaves_no_recording_and_the_next_run_goes_on(
+def test_prometheus_that_vanishes_half_way_leaves_no_recording_and_the_next_run_continues(
     record: Callable[..., Result], tmp_path: Path
 ) -> None:
     asked: list[str] = []

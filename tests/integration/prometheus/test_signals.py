@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ebbtide.adapters.prometheus import PrometheusSignals, Source
+from ebbtide.adapters.prometheus import PrometheusSignals, PrometheusSource
 from ebbtide.model.idle import Phase
 from ebbtide.model.policy import Signal, SignalKind
 from tests.builders import NOW
@@ -76,7 +76,7 @@ def scene(*signals: Signal) -> Iterator[tuple[PolicyHarness, Scripted]]:
     harness = PolicyHarness(policies=(make_policy(signals=signals),))
     script = Scripted(harness.clock.now)
     with promql_server(script) as url:
-        read = PrometheusSignals(Source(url, timeout_seconds=0.3), harness.clock.now)
+        read = PrometheusSignals(PrometheusSource(url, timeout_seconds=0.3), harness.clock.now)
         harness.scaling = harness.runner(signals=read)
         try:
             harness.rounds(1200, every=240)
@@ -94,7 +94,7 @@ def test_whatever_is_wrong_with_a_metric_nothing_goes_to_zero(fault: str, kind: 
         if fault == "gone":
             harness.scaling = harness.runner(
                 signals=PrometheusSignals(
-                    Source("http://127.0.0.1:1", timeout_seconds=0.3), harness.clock.now
+                    PrometheusSource("http://127.0.0.1:1", timeout_seconds=0.3), harness.clock.now
                 )
             )
         else:
@@ -138,7 +138,7 @@ def test_many_queries_are_asked_at_once_and_answered_in_order() -> None:
         return vector(({}, float(NOW), query))
 
     with promql_server(value_of) as url:
-        signals = PrometheusSignals(Source(url), lambda: NOW)
+        signals = PrometheusSignals(PrometheusSource(url), lambda: NOW)
         readings = signals.read_values([str(number) for number in range(200)])
         signals.close()
     assert [reading.value for reading in readings] == [float(number) for number in range(200)]
@@ -149,7 +149,7 @@ def test_the_sum_over_the_series_counts() -> None:
     script = Scripted(lambda: NOW)
     script.fault = lambda _: script.quiet(value="1.5")
     with promql_server(script) as url:
-        signals = PrometheusSignals(Source(url), lambda: NOW)
+        signals = PrometheusSignals(PrometheusSource(url), lambda: NOW)
         assert signals.read_values(["q"])[0].value == 6.0
         signals.read_values(["q"])
         signals.close()
@@ -159,7 +159,7 @@ def test_the_sum_over_the_series_counts() -> None:
 def test_failed_and_unknown_are_told_apart() -> None:
     script = Scripted(lambda: NOW)
     with promql_server(script) as url:
-        signals = PrometheusSignals(Source(url), lambda: NOW)
+        signals = PrometheusSignals(PrometheusSource(url), lambda: NOW)
         script.fault = faults(script)["500"]
         assert signals.read_values(["q"])[0].failed
         script.fault = faults(script)["empty"]
@@ -176,7 +176,7 @@ def test_a_server_that_is_gone_is_not_asked_ten_thousand_times() -> None:
         return 500, "internal server error"
 
     with promql_server(broken) as url:
-        signals = PrometheusSignals(Source(url), lambda: NOW)
+        signals = PrometheusSignals(PrometheusSource(url), lambda: NOW)
         readings = signals.read_values([str(number) for number in range(2000)])
         signals.close()
     assert len(asked) < 100
@@ -189,7 +189,7 @@ def test_series_that_are_gone_are_missed_for_hours_and_then_forgotten() -> None:
     script = Scripted(lambda: now[0])
     script.fault = lambda _: script.quiet(count=3)
     with promql_server(script) as url:
-        signals = PrometheusSignals(Source(url), lambda: now[0])
+        signals = PrometheusSignals(PrometheusSource(url), lambda: now[0])
         assert signals.read_values(["q"])[0].problem == "only 3 of 4 series are there"
         now[0] += 5 * 3600
         assert signals.read_values(["q"])[0].value is None

@@ -24,7 +24,7 @@ LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 HOST = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
-def test_a_short_key_is_its_own_token_so_that_a_person_can_read_it() -> None:
+def test_a_short_key_is_its_own_token_so_a_person_can_read_it() -> None:
     assert client_token("shop", "1730000300-abc-0") == "shop/1730000300-abc-0"
 
 

@@ -83,7 +83,7 @@ def test_two_runs_never_have_the_same_owner_not_even_for_one_request(stage: Stag
     assert all(Context.aws_request_id in owner for owner in owners)
 
 
-def test_a_notice_that_could_not_be_taken_in_fails_the_run_so_that_it_comes_again(stage: Stage) -> None:
+def test_a_notice_that_could_not_be_taken_in_fails_the_run_so_it_comes_again(stage: Stage) -> None:
     cloud = BlindCloud(stage.world, stage.clock)
     event = aws_events.interruption(stage.clock.now())
     with pytest.raises(Retryable, match="delivers it again"):
@@ -118,7 +118,7 @@ def test_a_stale_event_is_dropped_without_a_tick(stage: Stage) -> None:
     assert stage.log() == []
 
 
-def test_every_door_is_closed_and_no_thread_is_left_even_when_the_run_fails(stage: Stage) -> None:
+def test_every_port_is_closed_and_no_thread_is_left_even_when_the_run_fails(stage: Stage) -> None:
     cloud = ClosingCloud(stage.world, stage.clock)
     before = threading.active_count()
     run(aws_events.schedule(0), Context(), lambda: opened(stage, cloud))

@@ -43,7 +43,7 @@ def test_an_instance_without_the_tag_of_the_cluster_may_not_be_terminated(contex
     assert not allows(FUNCTION, Request("ec2:TerminateInstances", INSTANCE, context))
 
 
-def test_the_denial_holds_even_beside_a_policy_that_allows_everything() -> None:
+def test_the_denial_holds_even_next_to_a_policy_that_allows_everything() -> None:
     everything = [*FUNCTION, {"Effect": "Allow", "Action": "*", "Resource": "*"}]
     assert not allows(everything, Request("ec2:TerminateInstances", INSTANCE, {}))
     assert not allows(everything, Request("ec2:TerminateInstances", INSTANCE, tagged("Resource", OTHER)))

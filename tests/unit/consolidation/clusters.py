@@ -10,10 +10,10 @@ from random import Random
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.pod import (
     AntiAffinity,
-    Operator,
     Pod,
     Requirement,
     Scheduling,
+    SelectorOperator,
     Spread,
     Taint,
     TaintEffect,
@@ -152,6 +152,6 @@ def _scheduling(chance: Random, node: Node, app: str) -> Scheduling:
     if drawn < 0.5 and node.pool == "workers":
         return replace(rules, node_selector=(("disk", "ssd"),))
     if drawn < 0.6:
-        term = (Requirement(ZONE, Operator.IN, (node.zone,)),)
+        term = (Requirement(ZONE, SelectorOperator.IN, (node.zone,)),)
         return replace(rules, node_affinity=(term,))
     return rules

@@ -45,7 +45,7 @@ def test_an_occupied_node_is_emptied_onto_a_cheaper_one() -> None:
     assert fate(report, "a2") is NodeCause.TAKES_IN
 
 
-def test_an_empty_cheap_node_takes_in_what_a_dear_one_holds() -> None:
+def test_an_empty_cheap_node_takes_in_what_an_expensive_one_holds() -> None:
     report = report_on(cluster([LARGE, SMALL], [pod("web", LARGE)]), idle(SMALL))
     assert removed(report) == ["a1"]
 
@@ -84,7 +84,7 @@ def test_where_all_at_once_are_too_many_moves_fewer_are_made() -> None:
     assert [point.pods_moved for point in report.plan.frontier] == [0, 3, 6, 9]
 
 
-def test_a_dear_node_is_replaced_by_a_cheap_one_that_is_launched_first() -> None:
+def test_an_expensive_node_is_replaced_by_a_cheap_one_that_is_launched_first() -> None:
     full = node("a2", "cpx22")
     snapshot = cluster(
         [LARGE, full], [pod("web", LARGE, 1000, 2000), pod("db", full, 1390, 2850, controller="")]

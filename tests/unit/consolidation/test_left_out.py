@@ -14,7 +14,7 @@ from ebbtide.model.decision import Refusal
 from ebbtide.model.operation import SpotKind
 from ebbtide.model.pod import Resources
 from ebbtide.model.pool import Price
-from ebbtide.model.record import CapacityBackoff, DrainBackoff, Emptied, Leaving, Record
+from ebbtide.model.record import CapacityBackoff, DrainBackoff, Emptied, EmptiedNode, Record
 from ebbtide.model.snapshot import Ownership
 from tests.builders import NOW, make_budget, make_instance_of, make_pool, make_spot, make_type
 from tests.unit.consolidation.builders import (
@@ -155,7 +155,7 @@ def test_a_node_that_leaves_already_takes_no_pods_in_and_may_go() -> None:
     leaving = node("a3", owner=Ownership("op-7", 1, False))
     record = Record(
         emptied=(Emptied(leaving.uid, NOW - 900),),
-        leaving=(Leaving("a3", leaving.uid, "i-a3", "op-7", NOW + 60),),
+        leaving=(EmptiedNode("a3", leaving.uid, "i-a3", "op-7", NOW + 60),),
     )
     pods = [pod("web", FREE), pod("other", KEPT, 1200, 2048)]
     report = report_on(cluster([KEPT, FREE, leaving], pods), record, settings_with(cheap(replace=False)))

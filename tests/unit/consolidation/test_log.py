@@ -1,4 +1,4 @@
-"""The entry of the log, and the four figures that are followed."""
+"""The entry of the log, and the four numbers that are followed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _entry(kind: LogKind, **data: object) -> LogEntry:
     return LogEntry("1", 0, kind, "", data=data)
 
 
-def test_the_figures_of_a_day() -> None:
+def test_the_numbers_of_a_day() -> None:
     entries = [
         _entry(LogKind.CONSOLIDATION, nodes_removed=["a"], cost_savings_per_hour=0.1368, reason="ok"),
         _entry(LogKind.CONSOLIDATION, nodes_removed=["b"], cost_savings_per_hour=0.2, reason="ok"),
@@ -47,7 +47,7 @@ def test_the_figures_of_a_day() -> None:
     assert found.churn == 0.25
 
 
-def test_the_figures_of_a_quiet_time() -> None:
+def test_the_numbers_of_a_quiet_time() -> None:
     found = tracked([], 0, provisioned=2, decommissioned=0)
     assert (found.consolidations_per_day, found.average_savings_per_hour, found.churn) == (0, Decimal(0), 2)
 

@@ -1,4 +1,4 @@
-"""How often consolidation may act: a cooldown that doubles while it is in vain, evictions in an hour."""
+"""How often consolidation may act: a cooldown that doubles while it is fruitless, evictions in an hour."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ LARGE, SMALL = node("a1", "cpx62"), node("a2", "cpx42")
 
 
 @pytest.mark.parametrize(
-    ("in_vain", "hours"), [(0, 2), (1, 4), (2, 8), (3, 16), (4, 24), (5, 24), (1000, 24)]
+    ("fruitless", "hours"), [(0, 2), (1, 4), (2, 8), (3, 16), (4, 24), (5, 24), (1000, 24)]
 )
-def test_the_cooldown_doubles_with_each_in_vain_up_to_a_day(in_vain: int, hours: int) -> None:
-    record = make_record(consolidations_in_vain=in_vain)
+def test_the_cooldown_doubles_with_each_fruitless_one_up_to_a_day(fruitless: int, hours: int) -> None:
+    record = make_record(consolidations_in_vain=fruitless)
     assert pace.wait_seconds(record, RULES) == hours * 3600
     longer = replace(RULES, cooldown_seconds=30 * 3600)
     assert pace.wait_seconds(record, longer) == 30 * 3600
 
 
-def test_a_consolidation_in_vain_prolongs_the_cooldown() -> None:
+def test_a_fruitless_consolidation_prolongs_the_cooldown() -> None:
     record = idle(*NODES, last_consolidation_at=NOW - 14_399, consolidations_in_vain=1)
     assert refusal(report_on(cluster(NODES), record)) == ("cooled down", False, 14_399, 14_400, "")
     later = replace(record, last_consolidation_at=NOW - 14_400)
@@ -60,7 +60,7 @@ def test_a_consolidation_in_vain_prolongs_the_cooldown() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "launched", "owes"), [(1, 0, 1), (2, 0, 1), (5, 0, 3), (2, 1, 2)])
-def test_one_that_begins_is_in_vain_until_its_nodes_go(nodes: int, launched: int, owes: int) -> None:
+def test_one_that_begins_is_fruitless_until_its_nodes_go(nodes: int, launched: int, owes: int) -> None:
     names = [f"a{number}" for number in range(nodes)]
     plan = ConsolidationPlan(
         empties=(make_removal(names[0]),),

@@ -1,4 +1,4 @@
-"""The checks before anything is looked for, each with both figures."""
+"""The checks before anything is looked for, each with both numbers."""
 
 from __future__ import annotations
 

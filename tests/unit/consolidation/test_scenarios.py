@@ -1,4 +1,4 @@
-"""Scenarios 1 to 5 of the policy, by their names and with its figures."""
+"""Scenarios 1 to 5 of the policy, by their names and with its numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_scenario_1_fresh_node_provisioning() -> None:
     assert fate(report, "a1") is NodeCause.TOO_YOUNG
 
 
-def test_scenario_1_fresh_node_beside_an_older_one_is_left_alone() -> None:
+def test_scenario_1_fresh_node_next_to_an_older_one_is_left_alone() -> None:
     fresh, old = node("a1", "cpx62", created_at=NOW - 300), node("a2")
     report = report_on(cluster([fresh, old]), idle(fresh, old))
     assert fate(report, "a1") is NodeCause.TOO_YOUNG

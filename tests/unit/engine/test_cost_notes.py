@@ -51,7 +51,7 @@ def test_a_cost_is_noted_once_until_it_changes() -> None:
     assert (points[1].on_demand, points[1].pools) == (points[1].per_hour, {"p": points[1].per_hour})
 
 
-def test_a_cost_that_an_older_version_noted_says_nothing_of_pools_and_of_prices_on_demand() -> None:
+def test_a_cost_that_an_older_version_noted_says_nothing_about_pools_and_of_prices_on_demand() -> None:
     store = MemoryStore(Still(), "cluster")
     store.append([entry_of("1", 5, CostNoted({"EUR": "0.10"}, 0))])
     assert read_points(store, 1) == [CostPoint(5, {"EUR": Decimal("0.10")})]
@@ -81,7 +81,7 @@ def test_a_new_process_does_not_repeat_what_the_last_one_noted() -> None:
     assert len(read_points(store, 10)) == 1
 
 
-def test_what_was_not_read_whole_says_nothing_about_money() -> None:
+def test_what_was_not_read_completely_says_nothing_about_money() -> None:
     store = MemoryStore(Still(), "cluster")
     notes(store).looked(seen(0, problems=("cloud: gone",)), Record())
     assert read_points(store, 10) == []

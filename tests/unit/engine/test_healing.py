@@ -1,4 +1,4 @@
-"""A record that contradicts itself stops nothing: it is put right, with an alarm."""
+"""A record that contradicts itself stops nothing: it is corrected, with an alarm."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def test_a_tick_comes_as_soon_as_pods_have_been_pending_for_long_enough() -> Non
     assert (reports[0].decision.action, reports[1].decision.action) == (Action.NOTHING, Action.SCALE_UP)
 
 
-def test_a_burst_is_answered_by_one_tick_that_waits_for_its_end_but_not_for_ever() -> None:
+def test_a_burst_is_answered_by_one_tick_that_waits_for_its_end_but_not_forever() -> None:
     small = still()
     reports, _ = run(small, ticks=2, ports=urgent_from(small, 20.0, 20.5, 21.0, 21.5))
     assert 22 <= reports[1].at - reports[0].at <= 24

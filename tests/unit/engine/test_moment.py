@@ -51,7 +51,7 @@ def test_it_is_compared_to_the_second(other: int) -> None:
     assert found == (other < NOW, other <= NOW, other > NOW, other >= NOW, other == NOW)
 
 
-def test_a_question_that_time_cannot_answer_otherwise_holds_for_ever() -> None:
+def test_a_question_that_time_cannot_answer_otherwise_holds_forever() -> None:
     moment = Moment(NOW)
     assert moment >= 900
     assert moment < inf

@@ -1,4 +1,4 @@
-"""What was read whole is a snapshot; what was not is a snapshot with a problem."""
+"""What was read completely is a snapshot; what was not is a snapshot with a problem."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_a_replay_is_refused_where_the_packer_of_the_decision_is_not_installed(
     assert before == again
 
 
-def test_a_decision_of_before_the_packer_was_recorded_is_read_as_highs() -> None:
+def test_a_decision_older_than_the_recorded_packer_is_read_as_highs() -> None:
     entry = stored(Packer.PLAIN)
     inputs = entry.data["inputs"]
     assert isinstance(inputs, dict)

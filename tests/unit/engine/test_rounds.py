@@ -49,7 +49,7 @@ def state_of(record: Record) -> str:
             return ""
 
 
-def test_work_goes_on_within_one_tick_for_as_long_as_it_moves() -> None:
+def test_work_continues_within_one_tick_for_as_long_as_it_moves() -> None:
     small = Small(replicas=0)
     small.put(operation=removal_of(small))
     leased_run = small.leased_run()
@@ -93,7 +93,7 @@ class CountingCloud(SimCloud):
 
 
 @pytest.mark.parametrize("came_at", [0.0, float("inf")])
-def test_the_cloud_is_not_asked_once_more_while_a_pod_waits_for_the_next_tick(came_at: float) -> None:
+def test_the_cloud_is_not_asked_once_more_while_a_pod_is_pending_for_the_next_tick(came_at: float) -> None:
     small = Small(replicas=0)
     small.put(operation=removal_of(small))
     cloud = CountingCloud(small.world, small.clock)
@@ -199,7 +199,7 @@ def test_a_lease_that_cannot_be_renewed_keeps_the_effect_from_being_asked_for() 
     assert small.world.removed == 0
 
 
-def test_work_that_changed_under_the_renewed_lease_is_looked_at_anew() -> None:
+def test_work_that_changed_under_the_renewed_lease_is_looked_at_again() -> None:
     small = Small(replicas=0)
     small.put(operation=removal_of(small, state=RemovalState.TERMINATING))
     leased_run = small.leased_run()
@@ -259,7 +259,7 @@ def test_another_zone_is_asked_in_the_same_tick_after_a_definite_refusal() -> No
     assert operation.slots[0].state is SlotState.LAUNCHED
 
 
-def test_work_that_is_settled_is_closed_with_what_became_of_it() -> None:
+def test_work_that_is_settled_is_closed_with_its_result() -> None:
     small = Small()
     small.put(operation=removal_of(small, state=RemovalState.RELEASED, reason="paused"))
     leased_run = small.leased_run()

@@ -1,4 +1,4 @@
-"""When an answer is used again, and what ends that. Each is compared with the one that is computed anew."""
+"""When an answer is used again, and what ends that. Each is compared with the one that is computed again."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def quiet(request: pytest.FixtureRequest) -> Quiet:
     return found
 
 
-def test_what_is_the_same_is_decided_on_once_and_said_anew(quiet: Quiet) -> None:
+def test_what_is_the_same_is_decided_on_once_and_said_again(quiet: Quiet) -> None:
     before = quiet.thinking.computed
     assert quiet.tick()
     assert quiet.decision is not None
@@ -135,7 +135,7 @@ CHANGES: dict[str, Callable[[Quiet], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_changed_is_decided_on_anew(quiet: Quiet, change: str) -> None:
+def test_what_changed_is_decided_on_again(quiet: Quiet, change: str) -> None:
     CHANGES[change](quiet)
     before = quiet.thinking.computed
     assert not quiet.tick()
@@ -231,7 +231,7 @@ def test_a_decision_that_was_computed_stands_still_at_once(quiet: Quiet) -> None
     assert (type(quiet.decision.at), MARK in quiet.decision.reason) == (int, False)
 
 
-def test_at_the_very_second_at_which_it_comes_out_otherwise_it_is_computed_anew() -> None:
+def test_at_the_very_second_at_which_it_comes_out_otherwise_it_is_computed_again() -> None:
     quiet = idle()
     quiet.tick()
     quiet.log()

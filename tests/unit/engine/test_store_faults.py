@@ -24,7 +24,7 @@ class UnansweringLog(MemoryStore):
         raise Unanswered("timed out")
 
 
-def test_a_run_that_a_fault_of_the_store_stopped_is_not_held_against_its_operation() -> None:
+def test_a_run_that_a_fault_of_the_store_stopped_is_not_counted_against_its_operation() -> None:
     small = Small()
     store = UnansweringLog(small.clock, database=small.database)
     with pytest.raises(Unanswered):

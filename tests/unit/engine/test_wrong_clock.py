@@ -1,4 +1,4 @@
-"""A lease under clocks that are wrong: hours ahead, put right in the middle of a run, or not the store's."""
+"""A lease under clocks that are wrong: hours ahead, corrected in the middle of a run, or not the store's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_runner_whose_clock_is_hours_ahead_takes_the_lease_and_dies() -> None:
     assert stood_by >= LONGEST_LEASE_SECONDS / TICK_SECONDS, "it was taken while it could have been in use"
 
 
-def test_a_clock_that_is_put_right_in_a_run_has_no_time_until_the_lease_is_renewed() -> None:
+def test_a_clock_that_is_corrected_in_a_run_has_no_time_until_the_lease_is_renewed() -> None:
     small = Small()
     clock = SkewedClock(small.clock, HOURS_AHEAD)
     leased = taken_by(small, clock)

@@ -9,7 +9,7 @@ from ebbtide.core.forecast.ahead import LEAST_DAYS, Verdict, expected_peak, judg
 from ebbtide.core.forecast.combine import Floats
 from ebbtide.core.forecast.demand import demand_by_pool
 from ebbtide.model.pod import PodPhase, Scheduling, Taint, TaintEffect, Toleration
-from ebbtide.model.settings import STEPS_A_DAY, Demand, ForecastSettings
+from ebbtide.model.settings import STEPS_A_DAY, ForecastSettings, PoolDemand
 from ebbtide.model.snapshot import ClusterView
 from tests.builders import make_daemon, make_node, make_pod, make_pool, make_settings
 
@@ -104,4 +104,4 @@ def test_demand_is_what_runs_in_a_pool_and_what_is_pending_for_it() -> None:
     )
     nodes = (make_node("a1"), make_node("g1", pool="gpu"), make_node("x1", pool="another"))
     found = demand_by_pool(ClusterView(nodes, pods), make_settings(pools=pools))
-    assert found == {"workers": Demand(3, 300, 384), "gpu": Demand(1, 2000, 4096)}
+    assert found == {"workers": PoolDemand(3, 300, 384), "gpu": PoolDemand(1, 2000, 4096)}

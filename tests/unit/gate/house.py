@@ -9,22 +9,22 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ebbtide.gate.admission import Address, Backends, Limits, Route, Routes
+from ebbtide.gate.admission import Address, Backends, GateLimits, Route, Routes
 from ebbtide.gate.keeper import House, Keeper
 from ebbtide.gate.knocking import Expects, nothing_known
 from ebbtide.gate.metrics import GateMetrics
 from ebbtide.gate.server import listening
-from ebbtide.model.policy import Gate, ServiceRef
+from ebbtide.model.policy import ServiceRef, WakeOnRequest
 
 SERVICE = ServiceRef("default", "web")
 LOOPBACK = "127.0.0.1"
-PATIENT = Limits(head_seconds=60.0)
+PATIENT = GateLimits(head_seconds=60.0)
 """On a machine with other work, the first bytes of a client may take long."""
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def make_gate(**changes: Any) -> Gate:
-    return Gate(**{"services": (SERVICE,), **changes})
+def make_gate(**changes: Any) -> WakeOnRequest:
+    return WakeOnRequest(**{"services": (SERVICE,), **changes})
 
 
 def make_route(hold_seconds: float = 30.0, **changes: Any) -> Route:
@@ -91,7 +91,7 @@ def free_ports(count: int) -> int:
 @asynccontextmanager
 async def gate_house(
     route: Route | None = None,
-    limits: Limits | None = None,
+    limits: GateLimits | None = None,
     wake: Callable[[], Awaitable[float]] | None = None,
     lost: Callable[[], None] = lambda: None,
     expects: Expects = nothing_known,

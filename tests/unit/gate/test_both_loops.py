@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from ebbtide.gate.admission import Limits
+from ebbtide.gate.admission import GateLimits
 from ebbtide.gate.metrics import GateMetrics
 from ebbtide.gate.server import listening
 from ebbtide.model.policy import ServiceRef
@@ -116,7 +116,7 @@ def test_a_gate_that_is_full_still_passes_on_what_has_a_ready_pod() -> None:
         shop = ServiceRef("default", "shop")
         asleep, port = make_route(), free_port()
         awake = replace(asleep, policy_id="id-2", policy="shop", service=shop)
-        full = Limits(held=1, head_seconds=60.0)
+        full = GateLimits(held=1, head_seconds=60.0)
         async with (
             gate_house(asleep, full) as gate,
             served(echo) as pod,

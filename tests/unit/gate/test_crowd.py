@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from ebbtide.gate.admission import Limits
+from ebbtide.gate.admission import GateLimits
 from ebbtide.gate.held import PEEK_BYTES
 from ebbtide.gate.server import listening
 from ebbtide.model.policy import GateProtocol, ServiceRef
@@ -38,7 +38,7 @@ def test_a_crowd_is_held_up_to_the_limit_the_rest_told_at_once_and_others_are_se
         asleep, port = make_route(protocol=GateProtocol.HTTP), free_port()
         awake = replace(asleep, policy_id="id-2", policy="shop", service=SHOP)
         async with (
-            gate_house(asleep, Limits(held=HELD, head_seconds=60.0)) as gate,
+            gate_house(asleep, GateLimits(held=HELD, head_seconds=60.0)) as gate,
             served(echo) as pod,
             listening(gate.keeper, LOOPBACK, [port]),
         ):

@@ -11,7 +11,7 @@ import socket
 import pytest
 
 from ebbtide.errors import Retryable
-from ebbtide.gate.admission import Limits, Sources, network_of
+from ebbtide.gate.admission import GateLimits, Sources, network_of
 from ebbtide.gate.http import looks_like_http
 from tests.unit.gate.house import (
     LOOPBACK,
@@ -130,7 +130,7 @@ def test_a_store_that_is_down_holds_to_the_deadline_and_is_asked_again() -> None
 
 def test_a_client_that_leaves_gives_its_place_back() -> None:
     async def story() -> None:
-        async with gate_house(limits=Limits(held=2)) as gate:
+        async with gate_house(limits=GateLimits(held=2)) as gate:
             for request in (b"", REQUEST):
                 _, writer = await gate.connect()
                 writer.write(request)
@@ -173,7 +173,7 @@ def test_over_the_limits_a_connection_is_refused_at_once_and_the_others_stay() -
     run(story())
 
 
-def test_a_pod_that_does_not_answer_is_passed_over() -> None:
+def test_a_pod_that_does_not_answer_is_skipped() -> None:
     async def story() -> None:
         async with gate_house() as gate, served(echo) as pod:
             reader, writer = await gate.connect()
@@ -263,7 +263,7 @@ def test_one_source_starts_no_more_wakes_than_it_may_and_joining_costs_nothing()
         async def wake() -> float:
             return 0.0  # no wake is in progress that others could join
 
-        async with gate_house(limits=Limits(wakes_per_minute=1), wake=wake) as gate:
+        async with gate_house(limits=GateLimits(wakes_per_minute=1), wake=wake) as gate:
             _, writer = await gate.connect()
             await gate.held(1)
             _, joins = await gate.connect()

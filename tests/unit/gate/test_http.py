@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ebbtide.errors import Retryable
-from ebbtide.gate.admission import Limits, Route
+from ebbtide.gate.admission import GateLimits, Route
 from ebbtide.gate.knocking import Eta
 from ebbtide.gate.page import waiting_page
 from ebbtide.model.policy import GateProtocol, HttpRules, NeverWake, WakeHeader
@@ -85,7 +85,7 @@ def test_a_page_says_where_the_wake_could_not_be_recorded() -> None:
 def test_reloads_join_the_wake_in_progress_and_use_up_no_wakes() -> None:
     async def story() -> None:
         route = http_route(waiting_page=True)
-        async with gate_house(route, limits=Limits(wakes_per_minute=1)) as gate:
+        async with gate_house(route, limits=GateLimits(wakes_per_minute=1)) as gate:
             await ask(gate, request(headers=BROWSER))
             await until(lambda: gate.counted("wakes_total", policy="web") > 0)
             for _ in range(3):
@@ -248,7 +248,7 @@ def test_at_the_deadline_a_request_gets_503_with_the_time_to_come_again() -> Non
 
 def test_a_client_that_never_ends_its_head_loses_its_place_and_wakes_nobody() -> None:
     async def story() -> None:
-        async with gate_house(http_route(), limits=Limits(head_seconds=0.2)) as gate:
+        async with gate_house(http_route(), limits=GateLimits(head_seconds=0.2)) as gate:
             status, _, _ = await ask(gate, b"GET / HTTP/1.1\r\nHost: sh")
             silent, _writer = await gate.connect()
             with pytest.raises(ConnectionResetError):

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from ebbtide.adapters.kube.cluster import Readers
-from ebbtide.adapters.kube.connection import GONE, NODES, Refused
+from ebbtide.adapters.kube.connection import GONE, NODES, ApiError
 from ebbtide.adapters.kube.watch import PAUSE_SECONDS, QUIET_SECONDS, WATCH_SECONDS, Follower
 from tests.integration.kube.objects import Json, node
 from tests.unit.kube.scripted import Answer, Server, connected, refusal
@@ -61,7 +61,7 @@ def names_of(follower: Follower[Any, Any]) -> list[str]:
     return sorted(item.name for item in follower.items())
 
 
-def test_a_watch_goes_on_from_its_list_with_bookmarks_and_an_end(
+def test_a_watch_continues_from_its_list_with_bookmarks_and_an_end(
     nodes: Nodes, follower: Follower[Any, Any]
 ) -> None:
     follower._list()
@@ -76,7 +76,7 @@ def test_a_watch_goes_on_from_its_list_with_bookmarks_and_an_end(
     assert nodes.queries[0]["labelSelector"] == ONLY["labelSelector"]
 
 
-def test_changes_are_taken_in_order_and_the_next_watch_goes_on_after_them(
+def test_changes_are_taken_in_order_and_the_next_watch_continues_after_them(
     nodes: Nodes, follower: Follower[Any, Any]
 ) -> None:
     follower._list()
@@ -110,7 +110,7 @@ def test_a_server_that_has_forgotten_the_version_says_so_in_the_watch(
 ) -> None:
     follower._list()
     nodes.lines = [line("ERROR", {"kind": "Status", "code": GONE, "message": "too old"})]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         follower._watch()
     assert refused.value.code == GONE
 

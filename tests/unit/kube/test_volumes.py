@@ -22,14 +22,17 @@ from ebbtide.adapters.kube.cluster import (
 from ebbtide.adapters.kube.objects import PodSeen
 from ebbtide.adapters.kube.scheduling import Understanding
 from ebbtide.adapters.kube.wire import WireVolume
-from ebbtide.model.pod import Operator, Pod, Requirement, Scheduling
+from ebbtide.model.pod import Pod, Requirement, Scheduling, SelectorOperator
 from tests.builders import make_node, make_pod
 from tests.integration.kube.objects import Json, seen_pod
 from tests.unit.kube.scripted import Answer, Server, connected
 
 POD = make_pod("web-1", namespace="shop")
-DISK = (Requirement("disk", Operator.IN, ("ssd",)),)
-RACK = ((Requirement("rack", Operator.IN, ("r1",)),), (Requirement("rack", Operator.IN, ("r2",)),))
+DISK = (Requirement("disk", SelectorOperator.IN, ("ssd",)),)
+RACK = (
+    (Requirement("rack", SelectorOperator.IN, ("r1",)),),
+    (Requirement("rack", SelectorOperator.IN, ("r2",)),),
+)
 ZONE = "topology.kubernetes.io/zone"
 
 

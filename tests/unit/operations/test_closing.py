@@ -16,7 +16,7 @@ def test_back_off_stays_capped_after_any_number_of_failures() -> None:
     assert backoff_until(100_000, make_settings(), NOW) == NOW + 3600
 
 
-def test_an_offer_that_is_refused_again_rests_anew_and_the_others_go_on_resting() -> None:
+def test_an_offer_that_is_refused_again_is_skipped_again_and_the_others_stay_skipped() -> None:
     record = make_record(
         offer_rests=(CapacityBackoff("a/spot/small", NOW + 5), CapacityBackoff("b/spot/small", NOW + 9))
     )

@@ -23,7 +23,7 @@ from ebbtide.model.operation import (
     SourceState,
 )
 from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.record import Leaving
+from ebbtide.model.record import EmptiedNode
 from ebbtide.model.snapshot import Node, Ownership, Snapshot
 from tests.builders import (
     NOW,
@@ -228,7 +228,7 @@ def test_nothing_is_evicted_while_many_nodes_are_not_ready() -> None:
     assert waits.startswith("5 of 8 workers are not ready")
 
 
-def test_nothing_is_evicted_while_a_pod_waits() -> None:
+def test_nothing_is_evicted_while_a_pod_is_pending() -> None:
     (pod,) = pods_of("web")
     operation = planned(pod)
     waiting = make_pod("other", phase=PodPhase.PENDING, ready=False)
@@ -266,7 +266,7 @@ def test_what_is_empty_leaves_under_the_same_id() -> None:
     settings = make_settings()
     closed = machine.close(operation, at(seen(), operation))
     until = NOW + settings.consolidation.min_idle_seconds + GRACE_SECONDS
-    assert closed.record.leaving == (Leaving("a1", "uid-a1", "i-a1", "op", until),)
+    assert closed.record.leaving == (EmptiedNode("a1", "uid-a1", "i-a1", "op", until),)
     assert (closed.record.operation, closed.succeeded) == (None, True)
 
 
@@ -306,7 +306,7 @@ def test_empty_nodes_are_removed_at_once_and_the_others_leave_after_them() -> No
 
 
 def test_what_an_earlier_consolidation_emptied_goes_under_its_id_and_starts_no_cooldown() -> None:
-    before = make_record(leaving=(Leaving("a1", "uid-a1", "i-a1", "earlier", NOW + 60),))
+    before = make_record(leaving=(EmptiedNode("a1", "uid-a1", "i-a1", "earlier", NOW + 60),))
     record = consolidate.start(before, decided(None, "a1"), "op", make_settings())
     assert isinstance(record.operation, ScaleDown)
     assert (record.operation.id, record.operation.only_empty) == ("earlier", True)

@@ -12,7 +12,7 @@ from ebbtide.core.words import a_while
 from ebbtide.model.effect import Evict, Launch, Outcome, OutcomeKind, SoftTaint
 from ebbtide.model.operation import AbortCause, Consolidate, MoveState, SlotState, SourceState
 from ebbtide.model.pod import PodPhase
-from ebbtide.model.record import Leaving, Record
+from ebbtide.model.record import EmptiedNode, Record
 from ebbtide.model.snapshot import InstanceState, Ownership, Reading, Snapshot
 from tests.builders import (
     NOW,
@@ -99,7 +99,7 @@ def test_another_offer_than_the_planned_one_is_not_taken() -> None:
     assert stopped(after, seen(pod, source=PLAIN_SOURCE)).abort_cause is AbortCause.NO_NODE
 
 
-def test_a_launch_under_way_is_followed_to_its_end_after_the_abort() -> None:
+def test_a_launch_in_progress_is_followed_to_its_end_after_the_abort() -> None:
     (pod,) = pods_of("web")
     slot = make_slot("op-0", state=SlotState.LAUNCHING)
     operation = make_consolidate([make_source("a1")], [make_move(pod)], slots=(slot,))
@@ -183,7 +183,7 @@ def test_a_successor_does_not_fit_where_nodes_are_leaving() -> None:
     (pod,) = pods_of("web")
     operation = replace(planned(pod), moves=(evicting(pod),))
     new = make_pod("web-9", 100, phase=PodPhase.PENDING, ready=False, owner_uid="web")
-    leaving = (Leaving("a2", "uid-a2", "i-a2", "x", NOW + 9),)
+    leaving = (EmptiedNode("a2", "uid-a2", "i-a2", "x", NOW + 9),)
     doomed = (make_spot("b1"),)
     after = stopped(operation, seen(new), leaving=leaving)
     assert after == operation
@@ -233,7 +233,8 @@ def test_players_that_came_meanwhile_stop_it() -> None:
 
 
 def test_time_that_no_runner_saw_counts_for_no_timeout() -> None:
-    """Whoever takes over gives a pod its time again; where it is not ready even then, that is the end."""
+    """The runner that takes over gives a pod its time again; where it is not ready even then, that is the
+    end."""
     pod, second = pods_of("web", "two")
     taken_over = NOW + 5 * LONG
     operation = replace(planned(pod), moves=(evicting(pod), make_move(second)), watched_since=taken_over)

@@ -1,4 +1,4 @@
-"""A scale-down on behalf of consolidation: a node goes only while nothing is on it and no pod waits."""
+"""A scale-down on behalf of consolidation: a node goes only while nothing is on it and no pod is pending."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_a_pod_that_came_is_not_evicted_but_keeps_its_node() -> None:
     assert (ordinary.abort_reason, evictions) == ("", 1)
 
 
-def test_a_pod_that_waits_for_a_node_keeps_it() -> None:
+def test_a_pod_that_is_pending_for_a_node_keeps_it() -> None:
     waiting = make_pod("other", phase=PodPhase.PENDING, ready=False)
     operation, _ = after(make_scale_down(DRAINING, only_empty=True), waiting)
     assert operation.abort_cause is AbortCause.PODS_WAITING
 
 
-def test_without_any_it_goes_on() -> None:
+def test_without_any_it_continues() -> None:
     daemon = make_pod("agent", controller="DaemonSet", node_name="a1")
     operation, _ = after(make_scale_down(DRAINING, only_empty=True), daemon)
     assert (operation.abort_reason, operation.removals[0].state) == ("", RemovalState.DRAINED)

@@ -221,7 +221,7 @@ def test_an_interrupted_node_that_is_uncordoned_again_and_again_is_not_given_up(
     assert advance_removal(late, situation)[0].state is RemovalState.RELEASING
 
 
-def test_an_interrupted_node_is_emptied_whoever_cordoned_it() -> None:
+def test_an_interrupted_node_is_emptied_even_if_a_person_cordoned_it() -> None:
     seen = with_pods(fleet(make_node("a1", unschedulable=True)), WEB)
     after, effects = advance_removal(DRAINING, make_situation(seen, record=HURRIED))
     assert (after.state, effects) == (RemovalState.DRAINING, (EVICT_WEB,))

@@ -88,7 +88,7 @@ def test_a_cordon_signed_under_another_lease_is_lifted_under_the_token_it_was_si
     assert effects == (Uncordon("a1", "uid-a1", "op", 40),)
 
 
-def test_an_uncordon_that_is_refused_leaves_the_node_to_whoever_signed_it() -> None:
+def test_an_uncordon_that_is_refused_leaves_the_node_to_its_owner() -> None:
     refused = Outcome(UNCORDON, OutcomeKind.REFUSED, "signed with a higher token")
     after = absorb_removal(RELEASING, refused, make_situation())
     assert (after.state, after.why) == (RemovalState.RELEASED, RemovalCause.REFUSED)

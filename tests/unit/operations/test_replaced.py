@@ -214,7 +214,7 @@ def test_an_interrupted_node_does_not_wait_for_its_replacement() -> None:
     assert step.state.removals[0].state is RemovalState.DRAINING
 
 
-def test_waiting_for_a_replacement_is_no_time_spent_on_a_drain() -> None:
+def test_waiting_for_a_replacement_is_not_time_spent_on_a_drain() -> None:
     long_ago: dict[str, Any] = {"started_at": NOW - 2000}
     waits, _ = advanced(replacing(make_slot(state=LAUNCHED, instance_id="i-new"), **long_ago))
     assert waits.abort_reason == ""
@@ -248,7 +248,7 @@ def test_a_silent_node_goes_with_the_pods_that_nobody_ends_and_their_volumes() -
     assert effects == (Terminate("i-a1", "a1", "uid-a1", "op", NOW - 60),)
 
 
-def test_neither_a_ready_node_nor_another_removal_passes_over_pods_that_are_ending() -> None:
+def test_neither_a_ready_node_nor_another_removal_skips_pods_that_are_ending() -> None:
     pods = [make_pod("web", node_name="a1", **ENDED)]
     ready = silent(pods, ready=True, conditions=("X=True",))
     settings = replace(REPAIR, repair_conditions=("X=True",))

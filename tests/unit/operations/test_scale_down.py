@@ -115,13 +115,13 @@ def test_a_node_about_to_be_lost_is_hurried_along_and_not_released() -> None:
     assert states(step.state) == [DRAINING, TERMINATING]
 
 
-def test_an_interruption_that_never_comes_does_not_keep_the_operation_open_for_ever() -> None:
+def test_an_interruption_that_never_comes_does_not_keep_the_operation_open_forever() -> None:
     record = make_record(operation=TWO, spots=(make_spot("a1"),))
     step = scale_down.advance(TWO, make_situation(SEEN, record=record, now=NOW + 900))
     assert states(step.state)[0] is RELEASING
 
 
-def test_waiting_pods_do_not_stop_the_forgetting_of_a_node_that_is_dead() -> None:
+def test_pending_pods_do_not_stop_the_forgetting_of_a_node_that_is_dead() -> None:
     dead = make_snapshot([make_node("a1", ready=False)], instances=[])
     operation = make_scale_down(make_removal("a1", state=RemovalState.PLANNED))
     record = with_work(operation, pending_since=NOW - 9000)
@@ -206,7 +206,7 @@ def test_a_longer_rest_of_the_configuration_than_a_day_is_kept_as_it_is() -> Non
     assert [settings.rest_seconds(times) for times in (0, 1, 2, 9)] == [90_000] * 4
 
 
-def test_an_operation_that_removed_nothing_backs_off_whoever_is_to_blame() -> None:
+def test_an_operation_that_removed_nothing_backs_off_for_every_cause() -> None:
     operation = make_scale_down(make_removal("a1", state=RELEASED, reason="removals were paused"))
     record = with_work(operation, unclean_removal_runs=1)
     closed = scale_down.close(record, operation, make_settings(), NOW).record
@@ -236,7 +236,7 @@ def test_invariants_hold_for_the_targets_and_for_each_removal() -> None:
     assert breaches(scale_down.check_invariants(TWO, back)) == [(Breach.STATE, "i-a2")]
 
 
-def test_resume_computes_the_same_step_from_what_is_written_whoever_runs_it() -> None:
+def test_every_runner_computes_the_same_step_from_what_is_written() -> None:
     seen = fleet(cordoned())
     once = scale_down.advance(make_scale_down(make_removal()), make_situation(seen, token=5))
     again = scale_down.advance(make_scale_down(make_removal()), make_situation(seen, token=6))

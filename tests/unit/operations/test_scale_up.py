@@ -90,7 +90,7 @@ def test_an_instance_that_could_not_be_reclaimed_rests_before_it_is_adopted_agai
     assert closed.record.rests == (DrainBackoff("i-a9", NOW + 3600, "it could not be reclaimed"),)
 
 
-def test_a_scale_up_without_slots_fails_at_once_instead_of_lasting_for_ever() -> None:
+def test_a_scale_up_without_slots_fails_at_once_instead_of_lasting_forever() -> None:
     empty = make_scale_up()
     assert scale_up.is_settled(empty)
     assert not scale_up.close(make_record(), empty, make_settings(), NOW).succeeded

@@ -154,7 +154,7 @@ def test_pods_that_came_with_it_are_evicted_before_it_goes() -> None:
     assert effects == (Evict("default", "web", web.uid, "a1", web.grace_seconds),)
 
 
-def test_a_machine_is_not_given_up_for_good_while_pods_are_on_its_node() -> None:
+def test_a_machine_is_not_given_up_permanently_while_pods_are_on_its_node() -> None:
     busy = with_pods(seen(make_node("a1", ready=False)), make_pod("web", node_name="a1"))
     assert advance_slot(RECLAIMING, make_situation(busy, now=NOW + 60)) == (RECLAIMING, ())
 
@@ -193,14 +193,14 @@ def test_after_the_intent_a_ready_node_that_may_be_its_own_is_still_spared() -> 
     assert advance_slot(TERMINATING, make_situation(stranger, now=NOW + 60)) == (TERMINATING, ())
 
 
-def test_what_cannot_be_reclaimed_does_not_hold_up_all_scaling_for_ever() -> None:
+def test_what_cannot_be_reclaimed_does_not_hold_up_all_scaling_forever() -> None:
     busy = with_pods(seen(make_node("a1", ready=False)), make_pod("web", node_name="a1"))
     after, effects = advance_slot(RECLAIMING, make_situation(busy, now=NOW + 900))
     assert (after.state, effects) == (SlotState.FAILED, ())
     assert after.why is SlotCause.STUCK
 
 
-def test_what_the_cloud_will_not_terminate_goes_on_as_a_removal() -> None:
+def test_what_the_cloud_will_not_terminate_continues_as_a_removal() -> None:
     work = make_scale_up(TERMINATING)
     situation = make_situation(seen(), record=with_work(work), now=NOW + 900)
     after, effects = advance_slot(TERMINATING, situation)
@@ -219,7 +219,7 @@ def test_it_is_handed_over_whatever_else_is_being_removed() -> None:
     assert (after.state, effects) == (SlotState.FAILED, ())
 
 
-def test_a_replacement_that_cannot_be_terminated_goes_on_as_a_removal_too() -> None:
+def test_a_replacement_that_cannot_be_terminated_continues_as_a_removal_too() -> None:
     handed = replace(TERMINATING, state=SlotState.FAILED)
     spot = make_spot("b1", slot=handed, closing="it is over")
     closed = machine.close(spot, make_situation(record=with_work(spot)))
@@ -258,7 +258,7 @@ def test_an_instance_that_goes_away_after_it_joined_is_followed_by_way_of_launch
     assert after.state is SlotState.RECLAIMED
 
 
-def test_a_node_that_leaves_again_is_waited_for_anew() -> None:
+def test_a_node_that_leaves_again_is_waited_for_again() -> None:
     joined = replace(LAUNCHED, state=SlotState.JOINED, node_name="a1")
     after, effects = advance_slot(joined, make_situation(seen()))
     assert (after.state, effects) == (SlotState.LAUNCHED, ())

@@ -88,7 +88,8 @@ def test_load_that_is_not_known_gives_no_drained_node_back() -> None:
     """Whether it may go without knowing the load is asked by the last gate, which waits."""
     drained = make_scale_down(make_removal("a1", state=RemovalState.DRAINED, attempts=1))
     nodes = (cordoned("a1"),)
-    situation = make_situation(make_snapshot(nodes, cpu=None), record=with_work(drained))
+    settings = make_settings(min_workers=0)
+    situation = make_situation(make_snapshot(nodes, cpu=None), record=with_work(drained), settings=settings)
     assert scale_down.advance(drained, situation).state.abort_reason == ""
 
 
@@ -171,7 +172,7 @@ def test_a_slot_whose_own_node_is_there_is_not_kept_open_by_a_stranger() -> None
     assert (slot.state, slot.node_name, slot.reason) == (SlotState.JOINED, "a1", "")
 
 
-def test_what_a_consolidation_cannot_terminate_goes_on_as_a_removal() -> None:
+def test_what_a_consolidation_cannot_terminate_continues_as_a_removal() -> None:
     handed = replace(TERMINATING, state=SlotState.FAILED)
     operation = make_consolidate([], [], slots=(handed,))
     closed = machine.close(operation, make_situation(record=with_work(operation)))

@@ -12,11 +12,13 @@ from ebbtide.core.operations.situation import Situation
 from ebbtide.model.check import Gate
 from ebbtide.model.effect import Cordon, Effect, SoftTaint, Terminate
 from ebbtide.model.operation import AbortCause, RemovalState, SlotState, Spot, SpotEnd, SpotKind
+from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import InstanceState, Ownership, Snapshot
 from tests.builders import (
     NOW,
     make_node,
+    make_pool,
     make_record,
     make_removal,
     make_scale_down,
@@ -47,10 +49,16 @@ def recommended(**overrides: Any) -> Spot:
 
 
 def situation(
-    work: Spot, snapshot: Snapshot = SEEN, *, now: int = NOW, max_workers: int = 10, **record: Any
+    work: Spot,
+    snapshot: Snapshot = SEEN,
+    *,
+    now: int = NOW,
+    max_workers: int = 10,
+    pools: tuple[Pool, ...] = (make_pool(),),
+    **record: Any,
 ) -> Situation:
     written = make_record(**{"spots": (work,), **record})
-    settings = make_settings(max_workers=max_workers)
+    settings = make_settings(max_workers=max_workers, pools=pools)
     return make_situation(snapshot, record=written, settings=settings, now=now)
 
 
@@ -113,6 +121,22 @@ def test_a_recommendation_waits_for_the_gates_and_lapses(record: dict[str, Any],
     assert spot.why_ended(after, situation(after, now=LAPSE, **record)) == why
 
 
+@pytest.mark.parametrize(
+    ("pools", "why"),
+    [
+        ((make_pool(may_be_empty=True),), "its pool workers sleeps"),
+        ((make_pool("other"),), "its pool workers is not configured"),
+    ],
+)
+def test_a_recommendation_is_not_followed_in_a_pool_that_would_launch_no_other_node(
+    pools: tuple[Pool, ...], why: str
+) -> None:
+    assert advance(recommended(), pools=pools) == (recommended(), ())
+    after, effects = advance(recommended(), pools=pools, now=LAPSE)
+    assert (after.closing, effects) == (SpotEnd.LAPSED, ())
+    assert spot.why_ended(after, situation(after, pools=pools, now=LAPSE)) == why
+
+
 def test_a_recommendation_waits_for_room_within_the_maximum_and_lapses() -> None:
     assert advance(recommended(), max_workers=4) == (recommended(), ())
     after, _ = advance(recommended(), max_workers=4, now=LAPSE)
@@ -136,7 +160,7 @@ def test_pausing_gives_the_node_back() -> None:
     assert (after.removal.state, after.removal.about) == (RemovalState.RELEASING, AbortCause.PAUSED)
 
 
-def test_a_node_is_not_kept_cordoned_for_ever_for_a_recommendation() -> None:
+def test_a_node_is_not_kept_cordoned_forever_for_a_recommendation() -> None:
     work = recommended(slot=READY, removal=make_removal(state=RemovalState.DRAINED, since=NOW - 10))
     sick: dict[str, Any] = {"worker_count": 40}
     waiting, _ = advance(work, fleet(cordoned("a1", ID)), now=LAPSE + 899, **sick)

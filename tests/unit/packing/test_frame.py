@@ -8,7 +8,7 @@ from ebbtide.core.packing.problem import undominated
 from tests.unit.packing.builders import make_item, make_type
 
 
-def test_a_type_is_left_out_for_one_as_large_and_no_dearer() -> None:
+def test_a_type_is_left_out_for_one_as_large_and_no_more_expensive() -> None:
     types = [
         make_type("dear", price=2.0),
         make_type("cheap", price=1.0),
@@ -22,7 +22,7 @@ def test_a_type_is_left_out_for_one_as_large_and_no_dearer() -> None:
     assert kept == ["cheap", "more memory", "more pods"]
 
 
-def test_a_dearer_type_stays_if_only_it_may_be_used() -> None:
+def test_a_more_expensive_type_stays_if_only_it_may_be_used() -> None:
     types = [make_type("dear", price=2.0), make_type("cheap", price=1.0)]
     tied = make_item("tied", rules=Rules(types=frozenset({"dear"})))
 

@@ -76,7 +76,7 @@ def test_a_pod_larger_than_any_type_is_left_out_aloud(
     assert "huge11" not in printed.err
 
 
-def test_columns_may_stand_in_any_order_beside_others(files: Files) -> None:
+def test_columns_may_stand_in_any_order_next_to_others(files: Files) -> None:
     files.pods.write_bytes(b"\xef\xbb\xbfqos, memory_mib ,name,cpu_milli\r\nBE,2,x,1\r\n\r\nBE, 2,y,1\r\n")
 
     (item,) = read_items(files.pods)

@@ -52,7 +52,7 @@ def test_a_search_cut_short_anywhere_still_answers_with_a_plan(looks: int, seed:
     assert plan.gap < 0.8
 
 
-def test_more_time_never_makes_a_plan_dearer_than_the_first() -> None:
+def test_more_time_never_makes_a_plan_more_expensive_than_the_first() -> None:
     items = some_items(classes=20, count=15)
 
     assert packed(items, CLOUD, looks=120).cost <= packed(items, CLOUD, looks=0).cost

@@ -37,7 +37,7 @@ def test_durations_are_read_as_go_reads_them(text: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "30", "m", "-5m", "30 m", "1d", "500ms", "9000h", "1h-3m", "٣m"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_what_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         read_duration(text)
 

@@ -21,13 +21,13 @@ from ebbtide.core.scale_to_zero.policy_checks import (
 from ebbtide.model.idle import LedgerDay, Phase
 from ebbtide.model.policy import (
     Declarer,
-    Gate,
     ObjectRef,
     Readiness,
     Report,
     SavedLately,
     Schedule,
     ServiceRef,
+    WakeOnRequest,
     declared_by,
 )
 from tests.builders import NOW
@@ -61,7 +61,7 @@ def test_a_policy_that_is_known_keeps_its_identity_and_the_times_of_its_schedule
 
 
 def test_claims_name_the_other_policies_on_a_workload_or_a_service() -> None:
-    gate = Gate((ServiceRef("default", "web"),))
+    gate = WakeOnRequest((ServiceRef("default", "web"),))
     web = make_policy("web", id=policy_id(1), gate=gate)
     claims = Claims([web, make_policy("api", make_ref("api"), id=policy_id(2))])
     both = make_policy("both", make_ref("web"), make_ref("api"), id=policy_id(3))

@@ -141,7 +141,7 @@ def test_an_object_that_is_gone_ends_its_policy_and_its_workload_is_woken_first(
     assert "policy default.nights deleted" in " ".join(stand.harness.said())
 
 
-def test_objects_that_are_not_read_have_lost_nothing_and_their_policies_stay_at_work() -> None:
+def test_objects_that_are_not_read_have_lost_nothing_and_their_policies_stay_active() -> None:
     """One switch was turned off: that SleepPolicies are not asked for says nothing about them."""
     stand = Stand(MemoryDeclarations([make_object()]))
     stand.asleep()
@@ -340,7 +340,8 @@ def test_objects_with_nothing_new_ask_the_ledger_for_nothing() -> None:
 
 
 def test_what_a_sleeping_policy_may_not_take_is_left_to_others() -> None:
-    """The object of a policy that sleeps asks for another target, in vain; a third may still have it."""
+    """The object of a policy that sleeps asks for another target, without success; a third may still have
+    it."""
     stand = Stand()
     stand.objects.put(make_object("a", "web"))
     stand.asleep()

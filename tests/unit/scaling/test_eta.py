@@ -164,7 +164,7 @@ def test_steps_of_an_earlier_version_are_told_apart_by_their_instance() -> None:
     assert node_times(old) == (NodeTime("", 0, 30, 5), NodeTime("", 0, 30, 5))
 
 
-def test_removals_and_steps_without_a_name_say_nothing_of_launches() -> None:
+def test_removals_and_steps_without_a_name_say_nothing_about_launches() -> None:
     gone = Transition("op", OperationKind.SCALE_DOWN, PartKind.REMOVAL, "n", "", "READY", key="k")
     assert node_times([(1, gone), step(2, "READY", key="")]) == ()
 

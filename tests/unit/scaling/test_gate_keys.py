@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from ebbtide.adapters.stores.codec.policies import Bodies, policy_body
 from ebbtide.config.policies import PolicyKeys, keys_of
 from ebbtide.config.scale_to_zero import GateKeys, PolicyGateKeys
-from ebbtide.model.policy import Gate, Policy, ServiceRef
+from ebbtide.model.policy import Policy, ServiceRef, WakeOnRequest
 from tests.policy_harness import policy_id
 
 GATE: dict[str, Any] = {
@@ -65,13 +65,13 @@ def test_rules_of_http_are_written_back_as_they_were_read(gate: dict[str, Any]) 
 
 
 def test_a_policy_of_an_older_version_is_still_read() -> None:
-    """Its gate knows nothing of HTTP."""
+    """Its gate does not know HTTP."""
     body = (
         '{"id":"00000000-0000-4000-8000-000000000001","name":"web","target":{"workloads":[],"pool":"p"},'
         '"gate":{"services":[{"namespace":"default","name":"web"}],"protocol":"tcp","hold_seconds":null,'
         '"max_held":1000,"sources":[],"first_bytes":"","least_bytes":0}}'
     )
-    assert Bodies(Policy).read(body).gate == Gate((ServiceRef("default", "web"),))
+    assert Bodies(Policy).read(body).gate == WakeOnRequest((ServiceRef("default", "web"),))
 
 
 @pytest.mark.parametrize(

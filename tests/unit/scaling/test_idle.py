@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbtide.core.scale_to_zero.activity import ActivityLook, needs_workloads
-from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted, at_zero, evaluate, not_from_the_future
+from ebbtide.core.scale_to_zero.idle import IdleStep, NextStep, at_zero, evaluate, not_from_the_future
 from ebbtide.model.idle import NO_WHY, IdleState, Phase, PolicyCause, Rate, Remembered, WakeReason, WakeTime
 from ebbtide.model.pod import Workload
 from ebbtide.model.policy import Policy, Schedule, Signal, SignalKind, Target
@@ -46,7 +46,7 @@ def test_a_busy_target_stays_active_without_a_write() -> None:
     assert step(busy, seen(1.0)) == IdleStep(busy)
 
 
-def test_activity_that_goes_on_is_written_from_time_to_time() -> None:
+def test_activity_that_continues_is_written_from_time_to_time() -> None:
     after = step(make_state(Phase.ACTIVE, last_activity_at=NOW - 900), seen(1.0)).state
     assert after.last_activity_at == NOW
 
@@ -59,7 +59,7 @@ def test_activity_ends_idleness_and_the_idle_time_is_in_the_ledger() -> None:
     assert (stretch.phase, stretch.since, stretch.until) == (Phase.IDLE, NOW - 3600, NOW)
 
 
-def test_an_unknown_signal_starts_the_idle_clock_anew_and_its_time_is_not_idle() -> None:
+def test_an_unknown_signal_starts_the_idle_clock_again_and_its_time_is_not_idle() -> None:
     done = step(make_state(Phase.IDLE, checked_at=NOW - 90), seen(None))
     assert (done.state.phase, done.state.idle_since) == (Phase.ACTIVE, None)
     assert done.state.left_alone_cause is PolicyCause.SIGNAL_UNKNOWN
@@ -96,9 +96,9 @@ def test_reported_activity_counts_for_one_check_interval() -> None:
 
 def test_it_goes_to_zero_after_threshold_and_then_keep_alive() -> None:
     state = make_state(Phase.IDLE, idle_since=NOW - 2100)
-    assert step(replace(state, idle_since=NOW - 2099)).wanted is Wanted.NOTHING
+    assert step(replace(state, idle_since=NOW - 2099)).wanted is NextStep.NOTHING
     fallen = step(state)
-    assert fallen.wanted is Wanted.FALL
+    assert fallen.wanted is NextStep.FALL
     assert fallen.state.phase is Phase.FALLING
     assert fallen.state.remembered == (Remembered(make_ref(), 2),)
     assert fallen.why.cause is PolicyCause.IDLE
@@ -106,26 +106,26 @@ def test_it_goes_to_zero_after_threshold_and_then_keep_alive() -> None:
 
 def test_a_policy_may_have_times_of_its_own() -> None:
     policy = make_policy(idle_threshold_seconds=60, keep_alive_window_seconds=0)
-    assert step(make_state(Phase.IDLE, idle_since=NOW - 59), policy=policy).wanted is Wanted.NOTHING
-    assert step(make_state(Phase.IDLE, idle_since=NOW - 60), policy=policy).wanted is Wanted.FALL
+    assert step(make_state(Phase.IDLE, idle_since=NOW - 59), policy=policy).wanted is NextStep.NOTHING
+    assert step(make_state(Phase.IDLE, idle_since=NOW - 60), policy=policy).wanted is NextStep.FALL
 
 
 def test_what_the_flap_guard_added_is_waited_for_as_well() -> None:
     wakes = (WakeTime(NOW - 7200, 60),)
     state = make_state(Phase.IDLE, idle_since=NOW - 2200, extra_keep_alive_seconds=101, wakes=wakes)
-    assert step(state).wanted is Wanted.NOTHING
-    assert step(replace(state, extra_keep_alive_seconds=100)).wanted is Wanted.FALL
+    assert step(state).wanted is NextStep.NOTHING
+    assert step(replace(state, extra_keep_alive_seconds=100)).wanted is NextStep.FALL
 
 
 @pytest.mark.parametrize("wakes", [(), (WakeTime(NOW - 86_400, 60),)])
 def test_after_a_day_without_a_wake_the_flap_guard_lets_go(wakes: tuple[WakeTime, ...]) -> None:
     state = make_state(Phase.IDLE, idle_since=NOW - 2100, extra_keep_alive_seconds=9000, wakes=wakes)
-    assert step(state).wanted is Wanted.FALL
+    assert step(state).wanted is NextStep.FALL
 
 
 def test_a_silence_of_the_loop_is_not_idle_time() -> None:
     done = step(make_state(Phase.IDLE, idle_since=LONG_IDLE, checked_at=NOW - 301))
-    assert done.wanted is Wanted.NOTHING
+    assert done.wanted is NextStep.NOTHING
     assert done.state.idle_since == NOW
     assert done.stretches[0].until == NOW - 301
     assert (done.why.cause, done.why.found, done.why.limit) == (PolicyCause.NOT_LOOKED, 301, 300)
@@ -151,7 +151,7 @@ def test_an_idle_target_is_left_up_for_a_reason_that_is_said_once(
 ) -> None:
     state = make_state(Phase.IDLE, idle_since=LONG_IDLE, rate=RATE, **changes)
     done = step(state, seen(0.0, **look))
-    assert done.wanted is Wanted.NOTHING
+    assert done.wanted is NextStep.NOTHING
     assert (done.state.phase, done.state.left_alone_cause) == (Phase.IDLE, cause)
     assert done.why.cause is cause
     later = step(done.state, seen(0.0, **look), now=NOW + 1)
@@ -166,8 +166,10 @@ def test_a_workload_that_is_new_or_newly_deployed_has_its_grace(stamp: str) -> N
 
     at_once = make_policy(idle_threshold_seconds=60, keep_alive_window_seconds=0)
     idle = make_state(Phase.IDLE, idle_since=NOW - 299)
-    assert step(idle, seen(0.0, deployed(299)), at_once).wanted is Wanted.NOTHING
-    assert step(replace(idle, idle_since=NOW - 300), seen(0.0, deployed(300)), at_once).wanted is Wanted.FALL
+    assert step(idle, seen(0.0, deployed(299)), at_once).wanted is NextStep.NOTHING
+    assert (
+        step(replace(idle, idle_since=NOW - 300), seen(0.0, deployed(300)), at_once).wanted is NextStep.FALL
+    )
 
 
 def test_a_new_policy_and_one_that_just_woke_have_their_grace() -> None:
@@ -177,21 +179,21 @@ def test_a_new_policy_and_one_that_just_woke_have_their_grace() -> None:
         step(idle, policy=replace(at_once, created_at=NOW - 299)),
         step(replace(idle, last_wake_at=NOW - 299), policy=at_once),
     ):
-        assert (graced.state.phase, graced.wanted) == (Phase.IDLE, Wanted.NOTHING)
-    assert step(replace(idle, last_wake_at=NOW - 300), policy=at_once).wanted is Wanted.FALL
+        assert (graced.state.phase, graced.wanted) == (Phase.IDLE, NextStep.NOTHING)
+    assert step(replace(idle, last_wake_at=NOW - 300), policy=at_once).wanted is NextStep.FALL
 
 
-def test_grace_is_no_time_on_top_of_threshold_and_keep_alive() -> None:
+def test_grace_is_not_time_on_top_of_threshold_and_keep_alive() -> None:
     policy = make_policy(created_at=NOW - 10)
     started = step(make_state(Phase.ACTIVE, last_wake_at=NOW - 1), policy=policy).state
     assert (started.phase, started.idle_since) == (Phase.IDLE, NOW)
 
 
 @pytest.mark.parametrize("stamp", ["created_at", "deployed_at"])
-def test_what_is_deployed_while_idle_counts_anew(stamp: str) -> None:
+def test_what_is_deployed_while_idle_counts_again(stamp: str) -> None:
     changes: dict[str, Any] = {stamp: NOW - 299}
     done = step(make_state(Phase.IDLE, idle_since=LONG_IDLE), seen(0.0, make_workload(**changes)))
-    assert (done.state.phase, done.wanted) == (Phase.ACTIVE, Wanted.NOTHING)
+    assert (done.state.phase, done.wanted) == (Phase.ACTIVE, NextStep.NOTHING)
     assert done.stretches[0].until == NOW - 299
 
 
@@ -210,7 +212,7 @@ def test_a_policy_that_may_not_go_to_zero_is_never_idle(off: dict[str, Any]) -> 
 
 def test_what_cannot_be_read_is_not_idle() -> None:
     done = step(make_state(Phase.IDLE, idle_since=LONG_IDLE), seen(0.0, problem="the API server is gone"))
-    assert (done.wanted, done.state.left_alone_cause) == (Wanted.NOTHING, PolicyCause.UNREADABLE)
+    assert (done.wanted, done.state.left_alone_cause) == (NextStep.NOTHING, PolicyCause.UNREADABLE)
 
 
 def test_a_target_that_is_not_there_is_left_alone() -> None:
@@ -220,7 +222,7 @@ def test_a_target_that_is_not_there_is_left_alone() -> None:
 
 def test_a_target_that_somebody_put_to_zero_is_left_there() -> None:
     done = step(make_state(Phase.IDLE, idle_since=LONG_IDLE), seen(0.0, make_workload(replicas=0)))
-    assert done.wanted is Wanted.NOTHING
+    assert done.wanted is NextStep.NOTHING
     assert done.state.left_alone_cause is PolicyCause.DOWN_BY_HAND
 
 
@@ -235,7 +237,7 @@ def test_a_pool_goes_to_zero_without_any_workload() -> None:
     policy = make_policy(target=Target(pool="workers"))
     assert not needs_workloads(policy, make_state(Phase.IDLE), ActivityLook(), DEFAULTS, NOW)
     look = ActivityLook({QUERY: Reading(0.0, NOW)}, rate=RATE)
-    assert step(make_state(Phase.IDLE, idle_since=LONG_IDLE), look, policy).wanted is Wanted.FALL
+    assert step(make_state(Phase.IDLE, idle_since=LONG_IDLE), look, policy).wanted is NextStep.FALL
 
 
 def test_the_cluster_is_asked_only_where_the_answer_matters() -> None:
@@ -269,9 +271,9 @@ def test_what_is_realised_is_taken_in_only_from_time_to_time() -> None:
 # Falling
 
 
-def test_falling_goes_on_where_a_runner_died() -> None:
+def test_falling_continues_where_a_runner_died() -> None:
     done = step(make_state(Phase.FALLING, remembered=(Remembered(make_ref(), 5),)))
-    assert done.wanted is Wanted.FALL
+    assert done.wanted is NextStep.FALL
     assert done.state.remembered == (Remembered(make_ref(), 2),)
 
 
@@ -286,7 +288,7 @@ def test_replicas_are_remembered_although_they_are_zero_by_now() -> None:
 
 def test_falling_ends_at_zero_once_everything_is_scaled() -> None:
     done = step(make_state(Phase.FALLING, rate=RATE), seen(0.0, make_workload(replicas=0)))
-    assert (done.wanted, done.state.phase, done.state.scaled_to_zero_at) == (Wanted.FINISH, Phase.ZERO, NOW)
+    assert (done.wanted, done.state.phase, done.state.scaled_to_zero_at) == (NextStep.FINISH, Phase.ZERO, NOW)
     assert done.stretches[0].phase is Phase.IDLE
 
 
@@ -303,12 +305,12 @@ def test_falling_ends_at_zero_once_everything_is_scaled() -> None:
 def test_falling_is_given_up_as_soon_as_anything_speaks_against_it(
     state: IdleState, look: ActivityLook, policy: Policy
 ) -> None:
-    assert step(state, look, policy).wanted is Wanted.WAKE
+    assert step(state, look, policy).wanted is NextStep.WAKE
 
 
 def test_falling_by_a_schedule_does_not_mind_activity() -> None:
     night = make_policy(schedules=(NIGHT,))
-    assert step(make_state(Phase.FALLING, idle_since=None), seen(1.0), night).wanted is Wanted.FALL
+    assert step(make_state(Phase.FALLING, idle_since=None), seen(1.0), night).wanted is NextStep.FALL
 
 
 @pytest.mark.parametrize("phase", [Phase.FALLING, Phase.ZERO, Phase.WAKING])
@@ -323,17 +325,17 @@ def test_what_cannot_be_read_is_left_as_it_is(phase: Phase) -> None:
 def test_activity_wakes_what_idleness_put_to_sleep() -> None:
     down = make_workload(replicas=0)
     done = step(make_state(Phase.ZERO), seen(1.0, down))
-    assert (done.wanted, done.reason) == (Wanted.WAKE, WakeReason.API_REQUEST)
+    assert (done.wanted, done.reason) == (NextStep.WAKE, WakeReason.API_REQUEST)
     night = make_policy(schedules=(NIGHT,))
-    assert step(make_state(Phase.ZERO, idle_since=None), seen(1.0, down), night).wanted is Wanted.NOTHING
-    assert step(make_state(Phase.ZERO, idle_since=None), seen(1.0, down)).wanted is Wanted.WAKE
-    assert step(make_state(Phase.ZERO), seen(None, down)).wanted is Wanted.NOTHING
+    assert step(make_state(Phase.ZERO, idle_since=None), seen(1.0, down), night).wanted is NextStep.NOTHING
+    assert step(make_state(Phase.ZERO, idle_since=None), seen(1.0, down)).wanted is NextStep.WAKE
+    assert step(make_state(Phase.ZERO), seen(None, down)).wanted is NextStep.NOTHING
 
 
 def test_somebody_who_scales_a_sleeper_up_has_woken_it() -> None:
     state = make_state(Phase.ZERO, scaled_to_zero_at=NOW - 600, remembered=(Remembered(make_ref(), 3),))
     done = step(state, seen(0.0, make_workload(replicas=1)))
-    assert done.wanted is Wanted.NOTHING
+    assert done.wanted is NextStep.NOTHING
     assert (done.state.phase, done.state.wake_count) == (Phase.ACTIVE, state.wake_count + 1)
     assert (done.state.wake_reason, done.state.last_wake_at) == (WakeReason.MANUAL, NOW)
     assert done.stretches[0].wakes == 1
@@ -352,8 +354,8 @@ def test_a_sleeper_of_a_disabled_policy_is_left_asleep() -> None:
 
 def test_a_sleeper_wakes_when_it_may_no_longer_be_at_zero() -> None:
     down = seen(0.0, make_workload(replicas=0))
-    assert step(make_state(Phase.ZERO), down, make_policy(scale_to_zero=False)).wanted is Wanted.WAKE
-    assert step(make_state(Phase.ZERO, keep_up_until=NOW + 1), down).wanted is Wanted.WAKE
+    assert step(make_state(Phase.ZERO), down, make_policy(scale_to_zero=False)).wanted is NextStep.WAKE
+    assert step(make_state(Phase.ZERO, keep_up_until=NOW + 1), down).wanted is NextStep.WAKE
 
 
 # Waking
@@ -361,21 +363,21 @@ def test_a_sleeper_wakes_when_it_may_no_longer_be_at_zero() -> None:
 
 def test_a_wake_without_an_answer_is_made_again_after_a_while() -> None:
     state = make_state(Phase.WAKING, last_wake_at=NOW - 9, last_scaled_at=0, wake_reason=WakeReason.WEBHOOK)
-    assert step(state).wanted is Wanted.NOTHING
+    assert step(state).wanted is NextStep.NOTHING
     again = step(replace(state, last_wake_at=NOW - 10))
-    assert (again.wanted, again.reason) == (Wanted.WAKE, WakeReason.WEBHOOK)
+    assert (again.wanted, again.reason) == (NextStep.WAKE, WakeReason.WEBHOOK)
 
 
 def test_a_wake_is_over_when_everything_is_ready() -> None:
     state = make_state(Phase.WAKING, last_wake_at=NOW - 30, last_scaled_at=NOW - 29)
-    assert step(state).wanted is Wanted.READY
+    assert step(state).wanted is NextStep.READY
     assert step(state, seen(0.0, make_workload(ready_replicas=1))) == IdleStep(state)
 
 
 def test_somebody_who_scales_a_waking_target_to_zero_is_left_alone() -> None:
     state = make_state(Phase.WAKING, last_wake_at=NOW - 30, last_scaled_at=NOW - 29)
     done = step(state, seen(0.0, make_workload(replicas=0)))
-    assert (done.state.phase, done.wanted) == (Phase.ACTIVE, Wanted.NOTHING)
+    assert (done.state.phase, done.wanted) == (Phase.ACTIVE, NextStep.NOTHING)
     assert done.state.left_alone_cause is PolicyCause.DOWN_BY_HAND
     assert done.why.cause is PolicyCause.DOWN_BY_HAND
 
@@ -426,7 +428,7 @@ def test_no_state_goes_to_zero_while_its_signal_is_unknown_or_active(
     if state.phase is Phase.FALLING and state.idle_since is None:
         return  # put to sleep by a schedule
     done = step(state, seen(value, workload))
-    assert done.wanted not in (Wanted.FALL, Wanted.FINISH)
+    assert done.wanted not in (NextStep.FALL, NextStep.FINISH)
 
 
 @given(STATES, WORKLOADS, st.sampled_from([None, 0.0, 1.0]))
@@ -441,9 +443,9 @@ def test_stretches_never_overlap_and_never_run_backwards(
 
 
 @pytest.mark.parametrize(
-    ("nodes", "wanted"), [(None, Wanted.NOTHING), (0, Wanted.NOTHING), (1, Wanted.READY)]
+    ("nodes", "wanted"), [(None, NextStep.NOTHING), (0, NextStep.NOTHING), (1, NextStep.READY)]
 )
-def test_a_pool_is_awake_when_a_node_of_it_is_ready(nodes: int | None, wanted: Wanted) -> None:
+def test_a_pool_is_awake_when_a_node_of_it_is_ready(nodes: int | None, wanted: NextStep) -> None:
     pool = make_policy(target=Target(pool="workers"))
     state = make_state(Phase.WAKING, last_wake_at=NOW - 60, last_scaled_at=NOW - 59)
     assert step(state, ActivityLook(ready_nodes=nodes), pool).wanted is wanted
@@ -452,5 +454,5 @@ def test_a_pool_is_awake_when_a_node_of_it_is_ready(nodes: int | None, wanted: W
 def test_a_policy_that_is_switched_off_gives_up_going_to_zero_also_by_a_schedule() -> None:
     off = make_policy(enabled=False, schedules=(NIGHT,))
     done = step(make_state(Phase.FALLING, idle_since=None), seen(0.0), off)
-    assert done.wanted is Wanted.WAKE
+    assert done.wanted is NextStep.WAKE
     assert done.why.cause is PolicyCause.DISABLED

@@ -86,7 +86,7 @@ def test_a_schedule_counts_from_when_it_was_written() -> None:
         ),
     ],
 )
-def test_a_target_has_one_policy_that_is_at_work(policy: Policy, other: Policy, field: str) -> None:
+def test_a_target_has_one_policy_that_is_active(policy: Policy, other: Policy, field: str) -> None:
     assert found(policy, other) == [(field, True)]
     (problem,) = check_policy(policy, [other], POOLS)
     assert f"is the target of policy {other.name} already" in problem.says

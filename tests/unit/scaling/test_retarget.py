@@ -1,4 +1,4 @@
-"""A change of target meets a round that puts the old one to sleep: nothing is left at zero for good."""
+"""A change of target meets a round that puts the old one to sleep: nothing is left at zero permanently."""
 
 from __future__ import annotations
 

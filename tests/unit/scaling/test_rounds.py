@@ -62,7 +62,7 @@ def test_wakes_come_before_what_goes_to_zero() -> None:
     assert [line.partition(":")[0] for line in report.sentences] == ["z", "a"]
 
 
-def test_the_lease_is_given_back_and_another_runner_goes_on_at_once() -> None:
+def test_the_lease_is_given_back_and_another_runner_continues_at_once() -> None:
     harness = harness_of("a")
     assert harness.scaling.round("one", harness.clock.now() + 60).held
     assert harness.runner().round("another", harness.clock.now() + 60).held

@@ -67,21 +67,21 @@ def test_a_rule_fires_once_it_has_held_for_its_duration() -> None:
     assert fired(policy, timers(policy, state, 11, NOW + 120), NOW + 120) is UP
 
 
-def test_a_rule_that_ceases_to_hold_or_is_not_known_begins_anew() -> None:
+def test_a_rule_that_ceases_to_hold_or_is_not_known_begins_again() -> None:
     policy = make_policy(rules=(UP,))
     state = make_state(timers=(RuleTimer(rule_key(0, UP), NOW - 1000),))
     assert timers(policy, state, 10) == ()
     assert timers(policy, state, None) == ()
 
 
-def test_a_silence_of_the_loop_starts_every_rule_anew() -> None:
+def test_a_silence_of_the_loop_starts_every_rule_again() -> None:
     policy = make_policy(rules=(UP,))
     held = (RuleTimer(rule_key(0, UP), NOW - 1000),)
     assert timers(policy, make_state(timers=held, checked_at=NOW - 300), 11) == held
     assert timers(policy, make_state(timers=held, checked_at=NOW - 301), 11)[0].since == NOW
 
 
-def test_a_rule_that_was_changed_begins_anew_and_a_timer_from_the_future_counts_as_now() -> None:
+def test_a_rule_that_was_changed_begins_again_and_a_timer_from_the_future_counts_as_now() -> None:
     other = make_policy(rules=(DOWN, UP))
     state = make_state(timers=(RuleTimer(rule_key(0, UP), NOW - 1000), RuleTimer(rule_key(1, UP), NOW + 9)))
     assert timers(other, state, 11) == (RuleTimer(rule_key(1, UP), NOW),)
@@ -185,7 +185,7 @@ def test_a_price_that_the_policy_names_binds_however_many_there_are() -> None:
     assert price_each(policy, make_state(), 0, rate) is None
 
 
-def test_scaling_down_is_never_too_dear() -> None:
+def test_scaling_down_is_never_too_expensive() -> None:
     policy = make_policy(max_hourly_cost=Decimal("0.001"))
     assert scale_for(policy, make_state(), DOWN, [make_workload(replicas=5)], None, NOW).replicas
 

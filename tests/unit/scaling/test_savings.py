@@ -59,7 +59,7 @@ def test_where_clocks_go_back_over_midnight_the_day_before_can_come_again() -> N
     assert sum(seconds for _, seconds in whole) == 36 * HOUR
 
 
-def test_each_phase_has_its_own_figures() -> None:
+def test_each_phase_has_its_own_numbers() -> None:
     since = at("2026-01-30T10:00:00", "UTC")
     (zero,) = fold([make_stretch(since, since + HOUR, wakes=1)])
     assert (zero.scaled_to_zero_seconds, zero.zero_price_seconds) == (HOUR, Decimal(360))
@@ -201,7 +201,7 @@ def test_a_stretch_cut_in_two_weighs_the_same(stretches: list[Stretch]) -> None:
 
 
 def _says(row: LedgerDay) -> bool:
-    """Whether there is a figure in it: a stretch of no length leaves a row of noughts."""
+    """Whether there is a number in it: a stretch of no length leaves a row of noughts."""
     empty = LedgerDay(row.policy_id, row.date, row.currency, row.source)
     return row != empty
 

@@ -16,7 +16,16 @@ from ebbtide.model.events import OperationKind, PartKind, Transition
 from ebbtide.model.idle import NO_WHY, NodeFirst, NodeNeed, Phase, PolicyCause, WakeReason
 from ebbtide.model.log import LogKind
 from ebbtide.model.pod import Workload
-from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, Target, ZeroDefaults
+from ebbtide.model.policy import (
+    Operator,
+    Policy,
+    Rule,
+    Schedule,
+    Signal,
+    SignalKind,
+    Target,
+    ZeroDefaults,
+)
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.narrate import entry_of
 from ebbtide.simulator.world.clock import VirtualClock
@@ -156,7 +165,7 @@ def test_activity_from_before_the_sleep_does_not_wake() -> None:
     assert late.phase is Phase.WAKING
 
 
-def test_no_activity_and_activity_that_goes_on_write_nothing() -> None:
+def test_no_activity_and_activity_that_continues_write_nothing() -> None:
     harness = harness_of()
     harness.scaling.report_activity(harness.policies[0].id)
     rev = harness.state.rev
@@ -491,7 +500,7 @@ def test_a_rule_whose_metric_is_unknown_does_nothing() -> None:
     assert harness.memory_workloads.calls == []
 
 
-def test_a_rule_that_meets_a_person_at_work_leaves_it_alone() -> None:
+def test_a_rule_that_meets_a_person_who_scales_leaves_it_alone() -> None:
     harness = harness_of(make_policy(rules=(UP,)), values={QUERY: 9.0, "queue": 50.0})
     harness.memory_workloads.before_scale = lambda seen, replicas: harness.memory_workloads.put(
         WEB, replicas=7
@@ -753,7 +762,7 @@ def test_a_deleted_policy_leaves_its_ledger() -> None:
     assert (rebuilt.policy_id, rebuilt.changed) == (policy.id, False)
 
 
-def test_a_ledger_that_was_spoilt_is_rebuilt_to_the_same_figures() -> None:
+def test_a_ledger_that_was_spoilt_is_rebuilt_to_the_same_numbers() -> None:
     harness = harness_of()
     harness.sleep()
     harness.rounds(3 * 86_400, every=240)
@@ -829,7 +838,7 @@ def test_what_is_left_of_a_wake_is_told_and_forgotten_when_it_is_over() -> None:
     assert harness.scaling.arrive(harness.policies[0].id) == 0
 
 
-def test_an_estimate_goes_on_with_what_it_knew_where_the_log_cannot_be_read() -> None:
+def test_an_estimate_continues_with_what_it_knew_where_the_log_cannot_be_read() -> None:
     harness = harness_of()
     harness.sleep()
     harness.put(node_first=NodeFirst(NodeNeed.LAUNCH, "workers"))

@@ -13,7 +13,7 @@ from ebbtide.model.idle import Phase, WakeReason, wake_id
 from tests.policy_harness import PolicyHarness, make_ref
 
 
-def test_those_who_wait_share_one_answer_and_a_later_one_begins_anew() -> None:
+def test_those_who_wait_share_one_answer_and_a_later_one_begins_again() -> None:
     flights: SingleFlight[int] = SingleFlight()
     began, let_go = threading.Event(), threading.Event()
     calls: list[str] = []

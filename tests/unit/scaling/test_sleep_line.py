@@ -14,7 +14,16 @@ import yaml
 from ebbtide.config.declared import policy_name, policy_of_line, policy_of_spec
 from ebbtide.config.scale_to_zero import HttpKeys, NeverWakeKeys, PolicyGateKeys, WakeHeaderKeys
 from ebbtide.model.pod import WorkloadKind, WorkloadRef
-from ebbtide.model.policy import Declarer, Gate, ObjectRef, Policy, Schedule, ServiceRef, Signal, SignalKind
+from ebbtide.model.policy import (
+    Declarer,
+    ObjectRef,
+    Policy,
+    Schedule,
+    ServiceRef,
+    Signal,
+    SignalKind,
+    WakeOnRequest,
+)
 from tests.builders import NOW
 from tests.memory_declarations import FULL_GATE, GATE_OF_FULL
 
@@ -146,7 +155,9 @@ def test_a_sleep_policy_can_say_every_rule_of_a_gate() -> None:
     gate = spec(gate=FULL_GATE).gate
     assert gate == replace(GATE_OF_FULL, services=(ServiceRef("shop", "web"),))
     game = {"services": ["web"], "firstBytes": "FE01", "leastBytes": 2}
-    assert spec(gate=game).gate == Gate((ServiceRef("shop", "web"),), first_bytes="fe01", least_bytes=2)
+    assert spec(gate=game).gate == WakeOnRequest(
+        (ServiceRef("shop", "web"),), first_bytes="fe01", least_bytes=2
+    )
 
 
 def test_what_is_wrong_with_a_gate_is_named_as_the_object_names_it() -> None:

@@ -37,7 +37,7 @@ HOUR = 3600
 
 
 def test_a_clock_that_was_ahead_brings_no_schedule_forward() -> None:
-    """Times of a cron line are remembered for all policies that have it, until the clock is put right."""
+    """Times of a cron line are remembered for all policies that have it, until the clock is corrected."""
     harness = PolicyHarness(
         policies=(make_policy(schedules=(NIGHT,)),),
         memory_workloads=MemoryWorkloads(make_workload(), make_workload("late")),

@@ -150,7 +150,7 @@ def test_a_rule_says_what_it_moves_or_why_it_moves_nothing(
         ([], "no wake for a day: the keep-alive window is as configured again"),
     ],
 )
-def test_the_flap_guard_says_what_becomes_of_the_window(wakes: list[WakeTime], says: str) -> None:
+def test_the_flap_guard_says_how_the_window_changes(wakes: list[WakeTime], says: str) -> None:
     state = make_state(wakes=tuple(wakes), extra_keep_alive_seconds=900)
     assert guard(make_policy(), state, DEFAULTS, NOW)[1].says == says
 

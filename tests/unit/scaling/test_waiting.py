@@ -1,4 +1,4 @@
-"""Waiting for a wake: answered the moment the target is ready, with the wake going on where it is not."""
+"""Waiting for a wake: answered the moment the target is ready, with the wake continuing where it is not."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_wake_is_answered_the_moment_it_is_ready_however_many_wait() -> None:
     assert (harness.state.phase, len(harness.state.wakes)) == (Phase.ACTIVE, 1)
 
 
-def test_a_wait_that_ends_too_early_leaves_the_wake_going_on() -> None:
+def test_a_wait_that_ends_too_early_leaves_the_wake_in_progress() -> None:
     harness, scaling = asleep()
     woken = scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
     answer = scaling.wait_ready(woken.policy_id, woken.wake_id, time.time())

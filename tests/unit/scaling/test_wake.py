@@ -79,13 +79,13 @@ def test_a_wake_stays_within_the_hourly_cost_and_is_never_refused(
     assert [one.replicas for one in targets(policy, done.state)] == [wanted]
 
 
-def test_a_wake_that_is_under_way_is_joined() -> None:
+def test_a_wake_that_is_in_progress_is_joined() -> None:
     state = make_state(Phase.WAKING, last_wake_at=NOW - 60, last_scaled_at=NOW - 59)
     done = wake(make_policy(), state, WakeReason.MANUAL, NOW)
     assert (done.joined, done.acts, done.state) == (True, False, state)
 
 
-def test_a_wake_whose_caller_died_is_carried_out_by_whoever_joins_it() -> None:
+def test_a_wake_whose_caller_died_is_carried_out_by_the_next_caller() -> None:
     state = make_state(Phase.WAKING, last_wake_at=NOW - 9, last_scaled_at=0)
     assert not wake(make_policy(), state, WakeReason.MANUAL, NOW).acts
     assert wake(make_policy(), state, WakeReason.MANUAL, NOW + 1).acts

@@ -36,7 +36,7 @@ OTHERS = {
 
 @dataclass(frozen=True, slots=True)
 class LaunchedWith:
-    """Empty is what nobody could tell."""
+    """Empty if it is unknown."""
 
     image: str = ""
     subnets: Mapping[str, str] = field(default_factory=dict)

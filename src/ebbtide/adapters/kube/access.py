@@ -16,8 +16,8 @@ import urllib3
 import yaml
 
 from ebbtide.adapters.kube.identity import (
+    Credentials,
     Fixed,
-    Identity,
     OpenId,
     Plugin,
     TokenFile,
@@ -38,7 +38,7 @@ MALFORMED = (OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAML
 @dataclass(frozen=True, slots=True)
 class Access:
     host: str
-    identity: Identity = field(default_factory=Fixed)
+    identity: Credentials = field(default_factory=Fixed)
     tls: ssl.SSLContext | None = None
     server_name: str = ""
     """For which the certificate must be, where that is not the host."""
@@ -136,7 +136,7 @@ def of_files(files: Sequence[Path], context: str | None) -> Access:
     )
 
 
-def identity_of(user: Entry, cluster: Entry, tls: ssl.SSLContext | None) -> Identity:
+def identity_of(user: Entry, cluster: Entry, tls: ssl.SSLContext | None) -> Credentials:
     provider = user.keys.get("auth-provider")
     if provider:
         if provider["name"] != "oidc":

@@ -29,7 +29,7 @@ from ebbtide.adapters.kube.wire import WireBudget, WireClaim, WireNode, WirePod,
 from ebbtide.adapters.kube.writer import Actor
 from ebbtide.model import names
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, SoftTaint, Uncordon
-from ebbtide.model.pod import Budget, Operator, Pod, Requirement, Scheduling
+from ebbtide.model.pod import Budget, Pod, Requirement, Scheduling, SelectorOperator
 from ebbtide.model.snapshot import ClusterView, Node
 
 OWN_WRITE_SECONDS = 1.0
@@ -220,7 +220,11 @@ def _zones(terms: Terms) -> tuple[str, ...]:
     found: set[str] = set()
     for term in terms:
         said = [each for each in term if not _on_any_machine(each)]
-        if len(said) != 1 or said[0].key not in names.VOLUME_ZONES or said[0].operator is not Operator.IN:
+        if (
+            len(said) != 1
+            or said[0].key not in names.VOLUME_ZONES
+            or said[0].operator is not SelectorOperator.IN
+        ):
             return ()
         found.update(said[0].values)
     return tuple(sorted(found))
@@ -229,7 +233,7 @@ def _zones(terms: Terms) -> tuple[str, ...]:
 def _on_any_machine(asked: Requirement) -> bool:
     """A machine that is still to be launched has no labels of a driver yet, but will have these."""
     has = names.ON_ANY_MACHINE.get(asked.key)
-    return asked.operator is Operator.IN and has is not None and has in asked.values
+    return asked.operator is SelectorOperator.IN and has is not None and has in asked.values
 
 
 def complete_pod(seen: PodSeen, storage: Storage) -> Pod:

@@ -4,8 +4,6 @@
 Every call has a time limit, and none is repeated here: the caller knows whether it may be. A list that
 cannot be read to its end is an error, never a list.
 
-What went wrong with a call to the API server, in the errors of `ebbtide.errors`.
-
     reading    refused for who we are, or not to be trusted: Usage; anything else: Retryable
     acting     never sent, or throttled: Retryable; refused: Final; no definite answer: Unanswered
 
@@ -31,15 +29,7 @@ import urllib3.exceptions as failures
 from ebbtide import typed
 from ebbtide.adapters.kube.access import Access, open_access
 from ebbtide.adapters.kube.wire import Struct, WireBudget, WireClaim, WireNode, WirePod, WireVolume
-from ebbtide.errors import (
-    UNREADABLE,
-    EbbtideError,
-    Final,
-    Retryable,
-    Throttled,
-    Unanswered,
-    Usage,
-)
+from ebbtide.errors import UNREADABLE, EbbtideError, Final, Retryable, Throttled, Unanswered, Usage
 from ebbtide.outgoing import guarded
 from ebbtide.redact import redact
 
@@ -70,13 +60,21 @@ class StatusBody(msgspec.Struct, frozen=True):
         return any(c.reason == reason for c in (self.details and self.details.causes) or ())
 
 
-class Refused(Exception):
+class ApiError(Exception):
     """An answer of the API server other than success. The caller translates it."""
 
     def __init__(self, code: int, status: StatusBody) -> None:
         super().__init__(redact(f"{code} {status.message}"))
         self.code = code
         self.status = status
+
+    @property
+    def not_found(self) -> bool:
+        return self.code == NOT_FOUND
+
+    @property
+    def conflict(self) -> bool:
+        return self.code == CONFLICT
 
 
 def read_status(body: bytes) -> StatusBody:
@@ -86,7 +84,7 @@ def read_status(body: bytes) -> StatusBody:
         return StatusBody(" ".join(body[:200].decode(errors="replace").split()))
 
 
-def refused_reading(refused: Refused, what: str, server: str) -> EbbtideError:
+def _refused_reading(refused: ApiError, what: str, server: str) -> EbbtideError:
     code, says = refused.code, refused.status.message
     if code == UNAUTHORISED:
         return Usage(f"{server} does not accept our credentials: renew the token or log in again")
@@ -99,7 +97,7 @@ def refused_reading(refused: Refused, what: str, server: str) -> EbbtideError:
     return Retryable(f"{what} could not be read: {server} answered {code} {says}".rstrip())
 
 
-def refused_acting(refused: Refused, what: str, server: str) -> EbbtideError:
+def _refused_acting(refused: ApiError, what: str, server: str) -> EbbtideError:
     code, status = refused.code, refused.status
     said = f"{what}: {server} answered {code} {status.message}".rstrip()
     if code == UNAUTHORISED:
@@ -172,7 +170,6 @@ APPLY = "application/apply-patch+yaml"
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 25.0
 SUCCESS = range(200, 300)
-UNAUTHORIZED = 401
 Query = Mapping[str, str | int]
 PAGE = 500
 FRESH_STARTS = 3
@@ -208,11 +205,11 @@ class Connection:
         """Read; errors of `ebbtide.errors` as for reading."""
         try:
             return self.try_get(path, what, query)
-        except Refused as refused:
-            raise refused_reading(refused, what, self.server) from refused
+        except ApiError as refused:
+            raise self.refused_reading(refused, what) from refused
 
     def try_get(self, path: str, what: str, query: Query | None = None, accept: str = JSON) -> bytes:
-        """Read; an answer that is no success is left to the caller as `Refused`. `accept` may ask for another
+        """Read; the caller handles an `ApiError`. `accept` may ask for another
         form of the same objects, such as their metadata alone."""
         target = f"{path}?{urlencode(query)}" if query else path
         try:
@@ -233,11 +230,11 @@ class Connection:
         """Change something; errors of `ebbtide.errors` as for acting."""
         try:
             return self.try_act(call)
-        except Refused as refused:
-            raise refused_acting(refused, call.what, self.server) from refused
+        except ApiError as refused:
+            raise self.refused_acting(refused, call.what) from refused
 
     def try_act(self, call: Call, timeout_seconds: float | None = None) -> bytes:
-        """Change something; an answer that is no success is left to the caller as `Refused`."""
+        """Change something; the caller handles an `ApiError`."""
         try:
             response = self._pool.request(
                 call.method,
@@ -274,6 +271,14 @@ class Connection:
         finally:
             response.close()
 
+    def refused_reading(self, refused: ApiError, what: str) -> EbbtideError:
+        """The error of a read that the server refused."""
+        return _refused_reading(refused, what, self.server)
+
+    def refused_acting(self, refused: ApiError, what: str) -> EbbtideError:
+        """The error of a change that the server refused."""
+        return _refused_acting(refused, what, self.server)
+
     def close(self) -> None:
         self._pool.clear()
 
@@ -283,11 +288,11 @@ class Connection:
             return {"Accept": JSON, "User-Agent": "ebbtide", **self._identity.headers()}
 
     def _check(self, status: int, body: bytes) -> None:
-        if status == UNAUTHORIZED:
+        if status == UNAUTHORISED:
             with self._renewing:
                 self._identity.forget()  # the next call asks for another
         if status not in SUCCESS:
-            raise Refused(status, read_status(body))
+            raise ApiError(status, read_status(body))
 
 
 def connect(
@@ -334,9 +339,9 @@ def read_list(
     for _ in range(FRESH_STARTS):
         try:
             return _read_pages(connection, resource, decoder, read, dict(query or {}))
-        except Refused as refused:
+        except ApiError as refused:
             if refused.code != GONE:
-                raise refused_reading(refused, resource.what, connection.server) from refused
+                raise connection.refused_reading(refused, resource.what) from refused
     raise Retryable(f"{resource.what} change faster than {connection.server} lets them be listed")
 
 

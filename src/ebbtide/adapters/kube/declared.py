@@ -17,17 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ebbtide.adapters.kube.connection import (
-    CONFLICT,
-    MERGE_PATCH,
-    NOT_FOUND,
-    Call,
-    Connection,
-    Refused,
-    Resource,
-    read_list,
-    refused_acting,
-)
+from ebbtide.adapters.kube.connection import MERGE_PATCH, ApiError, Call, Connection, Resource, read_list
 from ebbtide.adapters.kube.events import Events, Subject
 from ebbtide.adapters.kube.objects import read_time
 from ebbtide.adapters.kube.wire import Meta, Struct
@@ -218,7 +208,7 @@ class KubeDeclarations:
         except Usage as error:
             # Without its definition there is no list, and that is no empty list: nothing is known to be gone.
             refused = error.__cause__
-            if isinstance(refused, Refused) and refused.code == NOT_FOUND:
+            if isinstance(refused, ApiError) and refused.not_found:
                 raise Usage(NOT_INSTALLED) from refused
             raise
         return [one(wire) for wire in found if wire.metadata.deletion_timestamp is None]
@@ -267,9 +257,9 @@ class KubeDeclarations:
         call = Call("PATCH", path, f"the status of {ref}", body, MERGE_PATCH)
         try:
             self._connection.try_act(call)
-        except Refused as refused:
-            if refused.code not in (NOT_FOUND, CONFLICT):
-                raise refused_acting(refused, call.what, self._connection.server) from refused
+        except ApiError as refused:
+            if not (refused.not_found or refused.conflict):
+                raise self._connection.refused_acting(refused, call.what) from refused
 
     def _tell_by_event(self, declaration: Declaration, report: Report) -> None:
         ref = declaration.ref

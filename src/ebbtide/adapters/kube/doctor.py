@@ -15,7 +15,7 @@ import msgspec
 
 from ebbtide import typed
 from ebbtide.adapters.kube.cluster import Readers
-from ebbtide.adapters.kube.connection import NODES, NOT_FOUND, Call, Connection, Page, Refused, read_list
+from ebbtide.adapters.kube.connection import NODES, ApiError, Call, Connection, Page, read_list
 from ebbtide.adapters.kube.declared import PATH as SLEEP_PATH
 from ebbtide.adapters.kube.services import KubeServices
 from ebbtide.adapters.kube.usage import PATH as USAGE_PATH
@@ -115,8 +115,8 @@ def examine_sleep_policies(connection: Connection, switched_on: bool) -> Iterato
     try:
         body = connection.try_get(SLEEP_PATH, "SleepPolicies", {"limit": 1})
         some = bool(typed.decode(body, Page[msgspec.Raw]).items)
-    except Refused as refused:
-        if switched_on and refused.code == NOT_FOUND:
+    except ApiError as refused:
+        if switched_on and refused.not_found:
             fix = f"apply deploy/manifests/{SLEEP_FILE}, or set scale_to_zero.sleep_policies to false"
             yield Finding(
                 False, "scale_to_zero.sleep_policies is on, and the cluster has no SleepPolicy", fix
@@ -151,7 +151,7 @@ def uncounted_nodes(nodes: Sequence[Node], pools: Sequence[Pool]) -> Finding | N
 def _clock(connection: Connection) -> Finding:
     said = connection.last_date
     if not said:
-        return Finding(True, "the server does not tell its time")
+        return Finding(True, "the server does not send its time")
     skew = parsedate_to_datetime(said).timestamp() - time.time()
     if abs(skew) > MOST_SKEW_SECONDS:
         return Finding(False, f"our clock is {-skew:+.0f} s off the server's", "run an NTP client on both")
@@ -195,7 +195,7 @@ def _may(connection: Connection, right: Right, namespace: str) -> bool:
 def _metrics_server(connection: Connection, needed: bool) -> Finding:
     try:
         connection.try_get(USAGE_PATH, "node metrics", {"limit": 1})
-    except (EbbtideError, Refused):
+    except (EbbtideError, ApiError):
         if needed:
             says = "there is neither metrics-server nor Prometheus: CPU is unknown, and nothing is removed"
             return Finding(False, says, "install metrics-server, or set metrics.prometheus_url")

@@ -16,7 +16,7 @@ import msgspec
 from ebbtide import typed
 from ebbtide.adapters.kube.cluster import Readers, Storage, assemble
 from ebbtide.adapters.kube.objects import PodSeen
-from ebbtide.adapters.kube.usage import NodeUsage, used_by
+from ebbtide.adapters.kube.usage import WireNodeUsage, used_by
 from ebbtide.adapters.kube.wire import Struct, WireBudget, WireClaim, WireNode, WirePod, WireVolume
 from ebbtide.errors import UNREADABLE, Usage
 from ebbtide.model.pod import Pod, Scheduling
@@ -29,7 +29,7 @@ WIRES: dict[str, Any] = {
     "PodDisruptionBudget": WireBudget,
     "PersistentVolumeClaim": WireClaim,
     "PersistentVolume": WireVolume,
-    "NodeMetrics": NodeUsage,
+    "NodeMetrics": WireNodeUsage,
 }
 T = TypeVar("T")
 

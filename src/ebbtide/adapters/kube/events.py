@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ebbtide.adapters.kube.connection import Call, Connection, Refused
+from ebbtide.adapters.kube.connection import ApiError, Call, Connection
 from ebbtide.errors import EbbtideError
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Outcome
@@ -81,7 +81,7 @@ class Events:
             "count": 1,
         }
         call = Call("POST", f"/api/v1/namespaces/{namespace}/events", "an event", body)
-        with suppress(EbbtideError, Refused):
+        with suppress(EbbtideError, ApiError):
             self._connection.try_act(call, SECONDS)
 
     def is_news(self, about: tuple[str, ...], again_seconds: float) -> bool:

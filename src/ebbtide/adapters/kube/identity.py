@@ -36,7 +36,7 @@ IDP_SECONDS = 20.0
 Headers = Mapping[str, str]
 
 
-class Identity(Protocol):
+class Credentials(Protocol):
     def headers(self) -> Headers:
         """What a call must carry. `Retryable` where that may be had later, `ConfigError` where not."""
 

@@ -22,10 +22,10 @@ from ebbtide.adapters.kube.wire import (
     Container,
     ObjectCondition,
     PodSpec,
-    Volume,
     WireBudget,
     WireNode,
     WirePod,
+    WirePodVolume,
     WireTaint,
 )
 from ebbtide.core.consolidation import game_servers
@@ -215,7 +215,7 @@ def _larger(one: dict[str, Fraction], other: dict[str, Fraction]) -> dict[str, F
     return {name: max(one.get(name, Fraction(0)), other.get(name, Fraction(0))) for name in {**one, **other}}
 
 
-def _claims(pod_name: str, volumes: Iterable[Volume]) -> Iterable[str]:
+def _claims(pod_name: str, volumes: Iterable[WirePodVolume]) -> Iterable[str]:
     for volume in volumes:
         if volume.persistent_volume_claim is not None:
             yield volume.persistent_volume_claim.claim_name
@@ -223,7 +223,7 @@ def _claims(pod_name: str, volumes: Iterable[Volume]) -> Iterable[str]:
             yield f"{pod_name}-{volume.name}"
 
 
-def _keeps_data(volumes: Iterable[Volume], annotations: Mapping[str, str]) -> bool:
+def _keeps_data(volumes: Iterable[WirePodVolume], annotations: Mapping[str, str]) -> bool:
     harmless = set(annotations.get(names.SAFE_LOCAL_VOLUMES, "").split(","))
     return any(
         bytes(volume.host_path) or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory")

@@ -1,8 +1,7 @@
-"""Where a pod may run, read from its specification, once for all pods that say the same bytes.
+"""Where a pod may run, read from its specification, once for all pods with the same bytes in it.
 
-Where a pod may run, read from its specification. Every field here is either understood or named in
-`Scheduling.unsupported`: the structs refuse unknown fields, so a rule which a later Kubernetes adds makes a
-pod unmovable instead of being overlooked.
+Every field is either understood or named in `Scheduling.unsupported`: the structs refuse unknown fields, so a
+rule that a later Kubernetes adds makes a pod unmovable instead of being overlooked.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from ebbtide.model.pod import (
     AntiAffinity,
     Labels,
     LabelSelector,
-    Operator,
     PodNearby,
     Requirement,
     Resources,
     Scheduling,
+    SelectorOperator,
     Spread,
     TaintEffect,
     Toleration,
@@ -35,31 +34,31 @@ T = TypeVar("T")
 NOTHING_SAID = (b"", b"null")
 
 
-class Strict(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
+class StrictStruct(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
     """A rule that must be understood whole."""
 
 
-class Expression(Strict, frozen=True):
+class Expression(StrictStruct, frozen=True):
     key: str
     operator: str
     values: list[str] | None = None
 
 
-class Selector(Strict, frozen=True):
+class Selector(StrictStruct, frozen=True):
     match_labels: dict[str, str] | None = None
     match_expressions: list[Expression] | None = None
 
 
-class NodeTerm(Strict, frozen=True):
+class NodeTerm(StrictStruct, frozen=True):
     match_expressions: list[Expression] | None = None
     match_fields: list[Expression] | None = None
 
 
-class NodeTerms(Strict, frozen=True):
+class NodeTerms(StrictStruct, frozen=True):
     node_selector_terms: list[NodeTerm] | None = None
 
 
-class PodTerm(Strict, frozen=True):
+class PodTerm(StrictStruct, frozen=True):
     topology_key: str
     label_selector: Selector | None = None
     namespaces: list[str] | None = None
@@ -73,23 +72,23 @@ REQUIRED, PREFERRED = (
 )
 
 
-class NodeAffinity(Strict, frozen=True):
+class NodeAffinity(StrictStruct, frozen=True):
     required: NodeTerms | None = msgspec.field(default=None, name=REQUIRED)
     preferred: Any = msgspec.field(default=None, name=PREFERRED)
 
 
-class PodAffinity(Strict, frozen=True):
+class PodAffinity(StrictStruct, frozen=True):
     required: list[PodTerm] | None = msgspec.field(default=None, name=REQUIRED)
     preferred: Any = msgspec.field(default=None, name=PREFERRED)
 
 
-class Affinity(Strict, frozen=True):
+class Affinity(StrictStruct, frozen=True):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
-class SpreadRule(Strict, frozen=True):
+class SpreadRule(StrictStruct, frozen=True):
     topology_key: str
     max_skew: int
     when_unsatisfiable: str = "DoNotSchedule"
@@ -100,7 +99,7 @@ class SpreadRule(Strict, frozen=True):
     node_taints_policy: str | None = None
 
 
-class WireToleration(Strict, frozen=True):
+class WireToleration(StrictStruct, frozen=True):
     key: str = ""
     operator: str = "Equal"
     value: str | None = None
@@ -127,13 +126,13 @@ def read_selector(selector: Selector | None) -> LabelSelector | None:
     if selector is None:
         return None
     labels = sorted((selector.match_labels or {}).items())
-    wanted = [Requirement(key, Operator.IN, (value,)) for key, value in labels]
+    wanted = [Requirement(key, SelectorOperator.IN, (value,)) for key, value in labels]
     return LabelSelector((*wanted, *map(read_expression, selector.match_expressions or ())))
 
 
 def read_expression(expression: Expression) -> Requirement:
     try:
-        operator = Operator(expression.operator)
+        operator = SelectorOperator(expression.operator)
     except ValueError as cause:
         raise NotUnderstood(f"operator {expression.operator}") from cause
     return Requirement(expression.key, operator, tuple(expression.values or ()))
@@ -165,7 +164,7 @@ def read_spread(rule: SpreadRule, labels: Mapping[str, str]) -> Spread | None:
     selector = read_selector(rule.label_selector)
     if selector is None:
         return None
-    own = _own_labels(rule.match_label_keys, labels, Operator.IN)
+    own = _own_labels(rule.match_label_keys, labels, SelectorOperator.IN)
     return Spread(rule.topology_key, rule.max_skew, LabelSelector((*selector.requirements, *own)))
 
 
@@ -190,13 +189,13 @@ def _pods_of(term: PodTerm, namespace: str, labels: Mapping[str, str], called: s
     selector = read_selector(term.label_selector)
     if selector is None:
         return None
-    own = _own_labels(term.match_label_keys, labels, Operator.IN)
-    others = _own_labels(term.mismatch_label_keys, labels, Operator.NOT_IN)
+    own = _own_labels(term.match_label_keys, labels, SelectorOperator.IN)
+    others = _own_labels(term.mismatch_label_keys, labels, SelectorOperator.NOT_IN)
     return LabelSelector((*selector.requirements, *own, *others))
 
 
 def _own_labels(
-    keys: Iterable[str] | None, labels: Mapping[str, str], operator: Operator
+    keys: Iterable[str] | None, labels: Mapping[str, str], operator: SelectorOperator
 ) -> Iterable[Requirement]:
     """A key that the pod itself does not have is skipped, as the scheduler does."""
     return [Requirement(key, operator, (labels[key],)) for key in keys or () if key in labels]

@@ -18,18 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from ebbtide import typed
-from ebbtide.adapters.kube.connection import (
-    CONFLICT,
-    MERGE_PATCH,
-    NOT_FOUND,
-    Call,
-    Connection,
-    Refused,
-    Resource,
-    read_list,
-    refused_acting,
-    refused_reading,
-)
+from ebbtide.adapters.kube.connection import MERGE_PATCH, ApiError, Call, Connection, Resource, read_list
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.errors import UNREADABLE, Conflict, EbbtideError, NotFound, NotOurs, Retryable, Unanswered
 from ebbtide.model.policy import GatePort, Service, ServicePort, ServiceRef, Takeover
@@ -165,8 +154,8 @@ class KubeServices:
         call = Call("DELETE", _path(seen.service), f"release {seen.service}", body)
         try:
             self._connection.try_act(call)
-        except Refused as refused:
-            if refused.code != NOT_FOUND:
+        except ApiError as refused:
+            if not refused.not_found:
                 raise self._refused(refused, call, seen.service) from refused
 
     def list_taken(self) -> Sequence[Takeover]:
@@ -185,10 +174,10 @@ class KubeServices:
         path = f"/api/v1/namespaces/{quote(ref.namespace)}/services/{quote(ref.name)}"
         try:
             return _decoded(self._connection.try_get(path, str(ref)), WireService, ref, Retryable)
-        except Refused as refused:
-            if refused.code == NOT_FOUND:
+        except ApiError as refused:
+            if refused.not_found:
                 raise NotFound(f"there is no {ref}") from refused
-            raise refused_reading(refused, str(ref), self._connection.server) from refused
+            raise self._connection.refused_reading(refused, str(ref)) from refused
 
     def _create(self, ref: ServiceRef, body: dict[str, Any]) -> Takeover:
         wire = self._get(ref)
@@ -217,17 +206,17 @@ class KubeServices:
     def _write(self, call: Call, ref: ServiceRef) -> Takeover:
         try:
             answer = self._connection.try_act(call)
-        except Refused as refused:
+        except ApiError as refused:
             raise self._refused(refused, call, ref) from refused
         wire = _decoded(answer, WireSlice, ref, Unanswered)
         if not wire.ours:
             raise NotOurs(f"EndpointSlice {wire.metadata.name} of {ref} is not managed by Ebbtide")
         return read_takeover(wire)
 
-    def _refused(self, refused: Refused, call: Call, ref: ServiceRef) -> EbbtideError:
-        if refused.code in (CONFLICT, NOT_FOUND):
+    def _refused(self, refused: ApiError, call: Call, ref: ServiceRef) -> EbbtideError:
+        if refused.conflict or refused.not_found:
             return Conflict(f"the takeover of {ref} changed since it was looked at: nothing was done to it")
-        return refused_acting(refused, call.what, self._connection.server)
+        return self._connection.refused_acting(refused, call.what)
 
 
 def read_takeover(wire: WireSlice) -> Takeover:

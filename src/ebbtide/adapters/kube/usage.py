@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from ebbtide import typed
-from ebbtide.adapters.kube.connection import NOT_FOUND, Connection, Refused, refused_reading
+from ebbtide.adapters.kube.connection import ApiError, Connection
 from ebbtide.adapters.kube.objects import MIB, read_quantity, read_time
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.core.nodes.capacity import why_unknown
@@ -24,14 +24,14 @@ WHAT = "node metrics"
 MAX_AGE_SECONDS = Settings().metric_max_age_seconds
 
 
-class NodeUsage(Struct, frozen=True):
+class WireNodeUsage(Struct, frozen=True):
     metadata: Meta
     usage: dict[str, str]
     timestamp: str = ""
 
 
 class Usages(Struct, frozen=True):
-    items: list[NodeUsage]
+    items: list[WireNodeUsage]
 
 
 class MetricsServer:
@@ -50,10 +50,10 @@ class MetricsServer:
     def read_cpu(self, node_names: Sequence[str]) -> Reading:
         try:
             found = self._ask()
-        except Refused as refused:
-            if refused.code == NOT_FOUND:
+        except ApiError as refused:
+            if refused.not_found:
                 return _unknown("the cluster has no metrics-server")
-            return _unknown(str(refused_reading(refused, WHAT, self._connection.server)))
+            return _unknown(str(self._connection.refused_reading(refused, WHAT)))
         except (EbbtideError, *UNREADABLE) as error:
             return _unknown(str(error))
         offered, now = self._cpu_milli_of(), self._now()
@@ -71,7 +71,7 @@ class MetricsServer:
 
     def read_use(self, nodes: Sequence[Node]) -> Mapping[str, NodeUse]:
         used: dict[str, NodeUse] = {}
-        with suppress(Refused, EbbtideError, *UNREADABLE):
+        with suppress(ApiError, EbbtideError, *UNREADABLE):
             found, now = self._ask(), self._now()
             for node in nodes:
                 with suppress(ValueError, KeyError, ZeroDivisionError):
@@ -82,12 +82,12 @@ class MetricsServer:
                         used[node.name] = NodeUse(cpu / room.cpu_milli, memory / room.memory_mib, at)
         return used
 
-    def _ask(self) -> dict[str, NodeUsage]:
+    def _ask(self) -> dict[str, WireNodeUsage]:
         body = self._connection.try_get(PATH, WHAT)
         return {item.metadata.name: item for item in typed.decode(body, Usages).items}
 
 
-def used_by(item: NodeUsage) -> tuple[int, int]:
+def used_by(item: WireNodeUsage) -> tuple[int, int]:
     """CPU in thousandths and memory in MiB. Raises `ValueError` or `KeyError` for what is no amount."""
     cpu, memory = (read_quantity(item.usage[name]) for name in ("cpu", "memory"))
     return round(cpu * 1000), round(memory / MIB)
@@ -96,7 +96,7 @@ def used_by(item: NodeUsage) -> tuple[int, int]:
 def read_used(connection: Connection) -> dict[str, tuple[int, int]]:
     """By node; empty where there is no metrics-server, or it does not answer."""
     found: dict[str, tuple[int, int]] = {}
-    with suppress(Refused, EbbtideError, *UNREADABLE):
+    with suppress(ApiError, EbbtideError, *UNREADABLE):
         for item in typed.decode(connection.try_get(PATH, WHAT), Usages).items:
             with suppress(ValueError, KeyError):
                 found[item.metadata.name] = used_by(item)

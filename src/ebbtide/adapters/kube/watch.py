@@ -19,7 +19,7 @@ import msgspec
 import urllib3
 
 from ebbtide import typed
-from ebbtide.adapters.kube.connection import GONE, Connection, Refused, Resource, StatusBody, read_list
+from ebbtide.adapters.kube.connection import GONE, ApiError, Connection, Resource, StatusBody, read_list
 from ebbtide.adapters.kube.wire import Meta, Struct
 from ebbtide.errors import UNREADABLE, EbbtideError
 
@@ -138,11 +138,13 @@ class Follower(Generic[Wire, Item]):
                 urllib3.exceptions.HTTPError,
                 OSError,
                 ValueError,
-                Refused,
+                ApiError,
                 *UNREADABLE,
             ) as error:
                 self._fail()
-                if (isinstance(error, Refused) and error.code == GONE) or self.failures >= len(PAUSE_SECONDS):
+                if (isinstance(error, ApiError) and error.code == GONE) or self.failures >= len(
+                    PAUSE_SECONDS
+                ):
                     self._version = ""
 
     def _fail(self) -> None:
@@ -194,7 +196,7 @@ class Follower(Generic[Wire, Item]):
         change = typed.decode(line, WatchEvent)
         if change.type == "ERROR":
             status = typed.decode(change.object, StatusBody)
-            raise Refused(status.code, status)
+            raise ApiError(status.code, status)
         self._heard()
         if change.type == "BOOKMARK":
             self._version = typed.decode(change.object, Mark).metadata.resource_version

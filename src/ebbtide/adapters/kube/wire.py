@@ -76,7 +76,7 @@ class WireNode(Struct, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class Needs(Struct, frozen=True):
+class WireRequests(Struct, frozen=True):
     requests: Amounts | None = None
 
 
@@ -85,7 +85,7 @@ class Port(Struct, frozen=True):
 
 
 class Container(Struct, frozen=True):
-    resources: Needs | None = None
+    resources: WireRequests | None = None
     restart_policy: str | None = None
     ports: list[Port] | None = None
 
@@ -98,7 +98,7 @@ class EmptyDir(Struct, frozen=True):
     medium: str | None = None
 
 
-class Volume(Struct, frozen=True):
+class WirePodVolume(Struct, frozen=True):
     name: str = ""
     persistent_volume_claim: Claim | None = None
     ephemeral: msgspec.Raw = ABSENT
@@ -114,14 +114,14 @@ class PodSpec(Struct, frozen=True):
     node_name: str | None = None
     containers: list[Container] = []
     init_containers: list[Container] | None = None
-    resources: Needs | None = None
+    resources: WireRequests | None = None
     overhead: Amounts | None = None
     priority_class_name: str | None = None
     priority: int | None = None
     termination_grace_period_seconds: int | None = None
     scheduler_name: str | None = None
     os: Os | None = None
-    volumes: list[Volume] | None = None
+    volumes: list[WirePodVolume] | None = None
     scheduling_gates: list[msgspec.Raw] | None = None
     resource_claims: list[msgspec.Raw] | None = None
     node_selector: msgspec.Raw = ABSENT

@@ -32,16 +32,12 @@ import msgspec
 from ebbtide import typed
 from ebbtide.adapters.kube.connection import (
     APPLY,
-    CONFLICT,
     MERGE_PATCH,
-    NOT_FOUND,
+    ApiError,
     Call,
     Connection,
-    Refused,
     Resource,
     read_list,
-    refused_acting,
-    refused_reading,
 )
 from ebbtide.adapters.kube.events import Events, Subject
 from ebbtide.adapters.kube.objects import read_pod_requests, read_time
@@ -75,7 +71,7 @@ class Template(Struct, frozen=True):
     spec: PodSpec = PodSpec()
 
 
-class WorkloadSpec(Struct, frozen=True):
+class WireWorkloadSpec(Struct, frozen=True):
     replicas: int = 1
     template: Template = Template()
 
@@ -87,7 +83,7 @@ class WorkloadStatus(Struct, frozen=True):
 
 class WireWorkload(Struct, frozen=True):
     metadata: WorkloadMeta
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: WireWorkloadSpec = WireWorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
 
@@ -232,10 +228,10 @@ class KubeWorkloads:
     def _look(self, ref: WorkloadRef) -> WireWorkload:
         try:
             return _decoded(self._connection.try_get(path_of(ref), str(ref)), WireWorkload, ref)
-        except Refused as refused:
-            if refused.code == NOT_FOUND:
+        except ApiError as refused:
+            if refused.not_found:
                 raise NotFound(f"there is no {ref}") from refused
-            raise refused_reading(refused, str(ref), self._connection.server) from refused
+            raise self._connection.refused_reading(refused, str(ref)) from refused
 
     def _patched(self, seen: Workload, replicas: int) -> WireScale:
         body = {"metadata": {"resourceVersion": seen.version}, "spec": {"replicas": replicas}}
@@ -256,13 +252,13 @@ class KubeWorkloads:
         call = Call("PATCH", f"{path_of(ref)}/scale{query}", f"scale {ref}", body, content_type)
         try:
             answer = self._connection.try_act(call)
-        except Refused as refused:
-            if refused.code == CONFLICT:
+        except ApiError as refused:
+            if refused.conflict:
                 says = f"{ref} changed since it was looked at: nothing was done to it"
                 raise Conflict(says) from refused
-            if refused.code == NOT_FOUND:
+            if refused.not_found:
                 raise NotFound(f"there is no {ref}") from refused
-            raise refused_acting(refused, call.what, self._connection.server) from refused
+            raise self._connection.refused_acting(refused, call.what) from refused
         return _answered(answer, WireScale, ref)
 
     def _autoscaler_of(self, ref: WorkloadRef) -> str:

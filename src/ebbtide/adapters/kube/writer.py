@@ -2,7 +2,7 @@
 may change a node is told by the annotations that it carries.
 
 A node is changed only as it was just seen (its resource version), a pod or a node deleted only by its
-UID. What has become of a request without an answer is not guessed: that is `Unanswered`.
+UID. A request without an answer is `Unanswered`; its result is not guessed.
 
 Who may change a node, told by the annotations that it carries. Pure: the patch is sent by others. The owner
 is there while a soft taint or a cordon is ours. The fences outlive it: they hold the highest token seen from
@@ -20,16 +20,13 @@ from urllib.parse import quote
 
 from ebbtide import typed
 from ebbtide.adapters.kube.connection import (
-    CONFLICT,
     FORBIDDEN,
     MERGE_PATCH,
-    NOT_FOUND,
     SERVER_ERROR,
     TOO_MANY,
+    ApiError,
     Call,
     Connection,
-    Refused,
-    refused_acting,
 )
 from ebbtide.adapters.kube.events import Events, Subject
 from ebbtide.adapters.kube.objects import read_owner
@@ -245,11 +242,11 @@ class Actor:
         call = Call("DELETE", path, f"delete node {effect.node_name}", _only(effect.node_uid))
         try:
             self._connection.try_act(call)
-        except Refused as refused:
-            if refused.code == CONFLICT and self._uid_at(path, "the node") != effect.node_uid:
+        except ApiError as refused:
+            if refused.conflict and self._uid_at(path, "the node") != effect.node_uid:
                 return  # another node of that name: what was asked for is gone
-            if refused.code != NOT_FOUND:
-                raise refused_acting(refused, call.what, self._connection.server) from refused
+            if not refused.not_found:
+                raise self._connection.refused_acting(refused, call.what) from refused
         else:
             says = "Ebbtide removed the node after its instance was terminated"
             self._events.tell(_node(effect.node_name, effect.node_uid), "Removed", says)
@@ -261,9 +258,9 @@ class Actor:
         call = Call("DELETE", K3S_PASSWORD.format(quote(node_name)), "forget the node password")
         try:
             self._connection.try_act(call)
-        except Refused as refused:
-            if refused.code not in (NOT_FOUND, FORBIDDEN):
-                raise refused_acting(refused, call.what, self._connection.server) from refused
+        except ApiError as refused:
+            if not refused.not_found and refused.code != FORBIDDEN:
+                raise self._connection.refused_acting(refused, call.what) from refused
 
     def _change(self, name: str, plan: Plan, what: str) -> WireNode | None:
         path = f"/api/v1/nodes/{quote(name)}"
@@ -273,20 +270,20 @@ class Actor:
                 return None
             try:
                 body = self._connection.try_act(Call("PATCH", path, what, patch, MERGE_PATCH))
-            except Refused as refused:
-                if refused.code in (CONFLICT, NOT_FOUND):
+            except ApiError as refused:
+                if refused.conflict or refused.not_found:
                     continue
-                raise refused_acting(refused, what, self._connection.server) from refused
+                raise self._connection.refused_acting(refused, what) from refused
             return _decoded(body, WireNode, what)
         raise Retryable(f"{what}: the node is changed by others all the time")
 
     def _read_node(self, path: str, what: str) -> WireNode | None:
         try:
             return _decoded(self._look(path, what), WireNode, what)
-        except Refused as refused:
-            if refused.code == NOT_FOUND:
+        except ApiError as refused:
+            if refused.not_found:
                 return None
-            raise refused_acting(refused, what, self._connection.server) from refused
+            raise self._connection.refused_acting(refused, what) from refused
 
     def _evict(self, effect: Evict) -> None:
         path = f"/api/v1/namespaces/{quote(effect.namespace)}/pods/{quote(effect.name)}"
@@ -303,21 +300,21 @@ class Actor:
             return
         try:
             self._connection.try_act(Call("POST", f"{path}/eviction", what, body))
-        except Refused as refused:
-            if refused.code == NOT_FOUND:
+        except ApiError as refused:
+            if refused.not_found:
                 return
-            if refused.code == CONFLICT and self._uid_at(path, what) != effect.uid:
+            if refused.conflict and self._uid_at(path, what) != effect.uid:
                 return  # another pod of that name: the one that was meant is gone
-            raise _not_evicted(refused, what, self._connection.server) from refused
+            raise _not_evicted(refused, what, self._connection) from refused
 
     def _uid_at(self, path: str, what: str) -> str:
         """Empty where there is none."""
         try:
             return _decoded(self._look(path, what), Named, what).metadata.uid
-        except Refused as refused:
-            if refused.code == NOT_FOUND:
+        except ApiError as refused:
+            if refused.not_found:
                 return ""
-            raise refused_acting(refused, what, self._connection.server) from refused
+            raise self._connection.refused_acting(refused, what) from refused
 
     def _look(self, path: str, what: str) -> bytes:
         """A look before an act: when it fails, whatever the reason, nothing has been done yet."""
@@ -333,14 +330,14 @@ def _there(node: WireNode | None, effect: SoftTaint | Cordon) -> WireNode:
     return node
 
 
-def _not_evicted(refused: Refused, what: str, server: str) -> EbbtideError:
+def _not_evicted(refused: ApiError, what: str, connection: Connection) -> EbbtideError:
     status = refused.status
     if refused.code == TOO_MANY and (status.caused_by(BUDGET_CAUSE) or "budget" in status.message):
         causes = [c.message for c in (status.details and status.details.causes) or () if c.message]
         return BudgetExhausted(f"{what}: {causes[0] if causes else status.message}")
     if refused.code == SERVER_ERROR and SEVERAL_BUDGETS in status.message:
         return Final(f"{what}: more than one disruption budget covers the pod: let only one select it")
-    return refused_acting(refused, what, server)
+    return connection.refused_acting(refused, what)
 
 
 def _decoded(body: bytes, kind: type[T], what: str) -> T:

@@ -105,7 +105,7 @@ def make_app(health: Told) -> WSGIApplication:
     return app
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _EndpointServer(ThreadingMixIn, WSGIServer):
     """If all places are taken, the oldest connection is closed: half-open connections would otherwise take
     the descriptors of the engine, or keep the probes out until the process is restarted."""
 
@@ -140,7 +140,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
 
-class _Server6(_Server):
+class _Server6(_EndpointServer):
     address_family = socket.AF_INET6
 
 
@@ -155,11 +155,11 @@ class _Handler(WSGIRequestHandler):
         """Probes come every few seconds: nothing of them is worth a line."""
 
 
-class MetricsServer:
+class MetricsEndpoint:
     """Listens from the moment it is made; `OSError` where that is not possible."""
 
     def __init__(self, health: Told, host: str, port: int) -> None:
-        kind = _Server6 if ":" in host else _Server
+        kind = _Server6 if ":" in host else _EndpointServer
         self._server = make_server(host, port, make_app(health), kind, _Handler)
         self.port = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)

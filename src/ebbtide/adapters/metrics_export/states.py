@@ -238,5 +238,5 @@ class CountingNotifier:
         self.inner.notify(entry)
 
     def close(self) -> None:
-        if shut := getattr(self.inner, "close", None):
-            shut()
+        if close := getattr(self.inner, "close", None):
+            close()

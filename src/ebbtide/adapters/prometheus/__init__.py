@@ -1,6 +1,6 @@
 """What Prometheus knows: the CPU use of the workers, and whether a workload is used."""
 
-from ebbtide.adapters.prometheus.asking import Source
+from ebbtide.adapters.prometheus.asking import PrometheusSource
 from ebbtide.adapters.prometheus.usage import (
     CPU_QUERY,
     FirstKnown,
@@ -17,5 +17,5 @@ __all__ = [
     "PrometheusMetrics",
     "PrometheusPlayers",
     "PrometheusSignals",
-    "Source",
+    "PrometheusSource",
 ]

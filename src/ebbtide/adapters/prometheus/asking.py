@@ -37,7 +37,7 @@ class Sample(msgspec.Struct, frozen=True):
     value: tuple[float, str]
 
 
-class Curve(msgspec.Struct, frozen=True):
+class QueriedSeries(msgspec.Struct, frozen=True):
     """One series over a range of time."""
 
     metric: dict[str, str]
@@ -65,7 +65,7 @@ class Unknown(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PrometheusSource:
     url: str
     query: str = ""
     """A query of the user's own: CPU use from 0 to 1, by node, or one value for all workers."""
@@ -74,7 +74,7 @@ class Source:
 
 
 class Prometheus:
-    def __init__(self, source: Source, connections: int = 1) -> None:
+    def __init__(self, source: PrometheusSource, connections: int = 1) -> None:
         self._source = source
         self._pool = guarded(urllib3.PoolManager(maxsize=connections))
 
@@ -86,7 +86,7 @@ class Prometheus:
         code, body = self._post("query", {"query": query})
         return read_answer(code, body)
 
-    def ask_range(self, query: str, start: int, end: int, step: int) -> list[Curve]:
+    def ask_range(self, query: str, start: int, end: int, step: int) -> list[QueriedSeries]:
         """The values at `start`, a step later and so on up to `end`; at most `MOST_POINTS` of a series."""
         asked = {"query": query, "start": str(start), "end": str(end), "step": str(step)}
         code, body = self._post("query_range", asked)
@@ -136,12 +136,12 @@ def read_answer(code: int, body: bytes) -> list[Sample]:
         raise Unknown(f"the query gives a {kind} where one sample for each node is needed") from cause
 
 
-def read_curves(code: int, body: bytes) -> list[Curve]:
+def read_curves(code: int, body: bytes) -> list[QueriedSeries]:
     if len(body) >= MOST_BYTES:
         raise Unknown(f"the answer is longer than {MOST_BYTES // 2**20} MiB", failed=True)
     data = _data(code, body)
     try:
-        return typed.decode(data.result, list[Curve])
+        return typed.decode(data.result, list[QueriedSeries])
     except UNREADABLE as cause:
         raise Unknown(
             f"the query gives a {data.result_type} where a matrix is needed", failed=True
@@ -183,7 +183,7 @@ MOST_SERIES_POINTS = 400_000
 assert POINTS < MOST_POINTS
 
 
-class Span(msgspec.Struct, frozen=True):
+class QueriedSpan(msgspec.Struct, frozen=True):
     """What is asked for: a part of another span, or of another server, is of no use."""
 
     url: str
@@ -191,15 +191,15 @@ class Span(msgspec.Struct, frozen=True):
     end: int
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _SavedPart(msgspec.Struct, frozen=True):
     name: str
     start: int
     step: int
-    curves: list[Curve]
+    curves: list[QueriedSeries]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RangeQuery:
     """One query, and how often it is looked at."""
 
     name: str
@@ -209,17 +209,17 @@ class Asked:
     """About how many it gives."""
 
 
-class History:
-    def __init__(self, server: Prometheus, span: Span, path: Path) -> None:
+class QueriedHistory:
+    def __init__(self, server: Prometheus, span: QueriedSpan, path: Path) -> None:
         self._server, self._path = server, path
-        self._known: dict[tuple[str, int, int], list[Curve]] = {}
+        self._known: dict[tuple[str, int, int], list[QueriedSeries]] = {}
         self.resumed = 0
         """How many parts an earlier run has read."""
         self.span = self._resume(span)
 
-    def read(self, asked: Asked, advance: Callable[[], None] = lambda: None) -> list[Curve]:
+    def read(self, asked: RangeQuery, advance: Callable[[], None] = lambda: None) -> list[QueriedSeries]:
         """All of it, each series once. `Unknown` where a part cannot be had; what is there stays."""
-        found: dict[tuple[tuple[str, str], ...], Curve] = {}
+        found: dict[tuple[tuple[str, str], ...], QueriedSeries] = {}
         for start, end in self.parts(asked):
             key = (asked.name, start, asked.step)
             if key not in self._known:
@@ -228,11 +228,11 @@ class History:
                 labels = tuple(sorted(curve.metric.items()))
                 before = found.get(labels)
                 values = curve.values if before is None else before.values + curve.values
-                found[labels] = Curve(curve.metric, values)
+                found[labels] = QueriedSeries(curve.metric, values)
             advance()
         return [found[labels] for labels in sorted(found)]
 
-    def parts(self, asked: Asked) -> Iterator[tuple[int, int]]:
+    def parts(self, asked: RangeQuery) -> Iterator[tuple[int, int]]:
         points = max(1, min(POINTS, MOST_SERIES_POINTS // max(asked.series, 1)))
         at = self.span.start
         while at <= self.span.end:
@@ -244,11 +244,11 @@ class History:
         """All was read and written elsewhere."""
         self._path.unlink(missing_ok=True)
 
-    def _resume(self, span: Span) -> Span:
+    def _resume(self, span: QueriedSpan) -> QueriedSpan:
         """Where an earlier run for as many days of the same server was cut off, its span continues."""
         try:
             lines = self._path.read_bytes().splitlines()
-            kept = typed.decode(lines[0], Span) if lines else None
+            kept = typed.decode(lines[0], QueriedSpan) if lines else None
         except (OSError, msgspec.DecodeError):
             lines, kept = [], None
         if kept is None or (kept.url, kept.end - kept.start) != (span.url, span.end - span.start):
@@ -256,7 +256,7 @@ class History:
             return span
         for line in lines[1:]:
             try:
-                part = typed.decode(line, _Part)
+                part = typed.decode(line, _SavedPart)
             except msgspec.DecodeError:
                 continue
             self._known[part.name, part.start, part.step] = part.curves
@@ -265,9 +265,9 @@ class History:
         self._write(b"\n", "ab")
         return kept
 
-    def _keep(self, key: tuple[str, int, int], curves: list[Curve]) -> None:
+    def _keep(self, key: tuple[str, int, int], curves: list[QueriedSeries]) -> None:
         self._known[key] = curves
-        self._write(msgspec.json.encode(_Part(*key, curves)) + b"\n", "ab")
+        self._write(msgspec.json.encode(_SavedPart(*key, curves)) + b"\n", "ab")
 
     def _write(self, data: bytes, mode: str) -> None:
         try:

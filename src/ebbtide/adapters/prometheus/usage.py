@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from typing import Protocol
 
-from ebbtide.adapters.prometheus.asking import Prometheus, Sample, Source, Unknown, number
+from ebbtide.adapters.prometheus.asking import Prometheus, PrometheusSource, Sample, Unknown, number
 from ebbtide.core.nodes.capacity import why_unknown
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node, NodeUse, Reading
@@ -62,7 +62,7 @@ SLACK = 0.05
 class PrometheusMetrics:
     def __init__(
         self,
-        source: Source,
+        source: PrometheusSource,
         now: Callable[[], float] = time.time,
         max_age_seconds: int = MAX_AGE_SECONDS,
     ) -> None:
@@ -258,7 +258,7 @@ MOST_FAILURES = 8
 
 
 class PrometheusSignals:
-    def __init__(self, source: Source, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, source: PrometheusSource, now: Callable[[], float] = time.time) -> None:
         self._server = Prometheus(source, AT_ONCE)
         self._now = now
         self._lock = threading.Lock()
@@ -336,7 +336,7 @@ class _Failures:
 
 
 class PrometheusPlayers:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PrometheusSource) -> None:
         self._server = Prometheus(source)
 
     def read_players(self, query: str) -> Mapping[str, int] | None:

@@ -97,7 +97,7 @@ def written(record: Record) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StoredLease:
     """The lease fields of an item as they are stored."""
 
     owner: str = ""
@@ -143,9 +143,9 @@ class Outwaiting:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[Held, int]] = {}
+        self._seen: dict[str, tuple[StoredLease, int]] = {}
 
-    def is_over(self, name: str, held: Held, now: int) -> bool:
+    def is_over(self, name: str, held: StoredLease, now: int) -> bool:
         # Crash table: wrong-clock.
         if not _too_far(held, now):
             self._seen.pop(name, None)
@@ -157,11 +157,11 @@ class Outwaiting:
         return now - since > LONGEST_LEASE_SECONDS
 
 
-def _too_far(held: Held, now: int) -> bool:
+def _too_far(held: StoredLease, now: int) -> bool:
     return held.until > now + LONGEST_LEASE_SECONDS
 
 
-def held_by_another(name: str, held: Held, now: int) -> LeaseLost:
+def held_by_another(name: str, held: StoredLease, now: int) -> LeaseLost:
     if not held.owner:
         return LeaseLost(f"the lease {name!r} is taken and given back by others again and again: try again")
     says = f"the lease {name!r} is held by {held.owner} until {a_time(held.until)}"
@@ -220,15 +220,15 @@ class Attempt:
     def was_ours(self, stored: Stored) -> bool:
         return stored.nonce == self.nonce
 
-    def settle(self, stored: Stored, held: Held, now: int) -> None:
+    def settle(self, stored: Stored, held: StoredLease, now: int) -> None:
         """After the condition failed or the reply was lost: returns when our write is what is stored,
-        raises when it is definite that it is not, or when nobody can tell any more."""
+        raises when it is definite that it is not, or when that can no longer be known."""
         if self.was_ours(stored):
             return
         if self.reply_lost and stored.rev > self.record.rev + 1:
             raise Unanswered(
                 f"the reply to a write of cluster {self.record.cluster!r} was lost and others have written "
-                "since: read the record again to see what became of it"
+                "since: read the record again to see whether it was written"
             )
         if self.guard is not None and not held.holds(self.guard, now):
             raise held.lost(self.guard)
@@ -256,13 +256,13 @@ class PolicyAttempt:
     reply_lost: bool = False
 
     def was_carried_out(self, stored: StoredPolicy, expected: int, what: str) -> bool:
-        """Whether the stored row is what this attempt wrote; `Unanswered` where nobody can tell any more."""
+        """Whether the stored row is what this attempt wrote; `Unanswered` if that can no longer be known."""
         if stored.nonce == self.nonce:
             return True
         if self.reply_lost and stored.number > expected + 1:
             raise Unanswered(
                 f"the reply to a write of {what} was lost and others have written since: read it again to "
-                "see what became of it"
+                "see whether it was written"
             )
         return False
 
@@ -302,7 +302,7 @@ def version_refusal(policy_id: str, version: int, stored: StoredPolicy) -> Confl
 
 def state_refusal(state: IdleState, stored: StoredPolicy) -> Conflict:
     if not stored.number:
-        return Conflict(f"the policy {state.policy_id} has no state any more: somebody else deleted it")
+        return Conflict(f"the policy {state.policy_id} has no state: it was deleted meanwhile")
     return Conflict(
         f"the state of policy {state.policy_id} is at rev {stored.number}, not {state.rev}: "
         "somebody else wrote first"

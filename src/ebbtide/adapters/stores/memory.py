@@ -25,9 +25,9 @@ from ebbtide.adapters.stores.codec.record import (
 )
 from ebbtide.adapters.stores.guards import (
     LEASES_OUTLIVE_SECONDS,
-    Held,
     Outwaiting,
     Stored,
+    StoredLease,
     given_back,
     held_by_another,
     refusal,
@@ -188,11 +188,11 @@ class MemoryStore:
     def _pk(self, lease_name: str) -> str:
         return self._key if lease_name == CLUSTER_LEASE else lock_key(self._cluster, lease_name)
 
-    def _held(self, lease_name: str) -> Held:
+    def _held(self, lease_name: str) -> StoredLease:
         item = self._items.get(self._pk(lease_name))
         if item is None:
-            return Held()
-        return Held(item.get("lockOwner", ""), item.get("lockUntilEpoch", 0), item.get("lockToken", 0))
+            return StoredLease()
+        return StoredLease(item.get("lockOwner", ""), item.get("lockUntilEpoch", 0), item.get("lockToken", 0))
 
     def _keep(self, lease: Lease) -> None:
         pk = self._pk(lease.name)

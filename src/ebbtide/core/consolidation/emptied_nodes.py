@@ -18,7 +18,7 @@ from ebbtide.core.words import a_while, count_of, notices_open, short_id
 from ebbtide.model.check import Check, NodeCause, Refusal, Values, Why, held_by, refused
 from ebbtide.model.operation import Removal, Source
 from ebbtide.model.pool import RemovalReason
-from ebbtide.model.record import Leaving, Record
+from ebbtide.model.record import EmptiedNode, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node, Snapshot
 
@@ -35,7 +35,7 @@ def track_leaving(snapshot: Snapshot, record: Record, now: int) -> Record:
     return replace(record, leaving=tuple(one for one in record.leaving if _still(one, snapshot, now)))
 
 
-def _still(leaving: Leaving, snapshot: Snapshot, now: int) -> bool:
+def _still(leaving: EmptiedNode, snapshot: Snapshot, now: int) -> bool:
     node = snapshot.cluster.node_named.get(leaving.node_name)
     # Crash table: emptied-stays.
     if node is None or node.uid != leaving.node_uid or now >= leaving.until:
@@ -49,7 +49,7 @@ def note_leaving(
     """These are to go, as soon as each may."""
     until = now + settings.consolidation.min_idle_seconds + GRACE_SECONDS
     noted = tuple(
-        Leaving(node.node_name, node.node_uid, node.instance_id, operation_id, until) for node in nodes
+        EmptiedNode(node.node_name, node.node_uid, node.instance_id, operation_id, until) for node in nodes
     )
     return replace(record, leaving=record.leaving + noted)
 
@@ -96,7 +96,7 @@ def choose_leaving(snapshot: Snapshot, record: Record, settings: Settings, now: 
 
 
 def _why_stays(
-    leaving: Leaving, node: Node, snapshot: Snapshot, record: Record, settings: Settings, now: int
+    leaving: EmptiedNode, node: Node, snapshot: Snapshot, record: Record, settings: Settings, now: int
 ) -> Why | None:
     wanted = settings.consolidation
     instance = snapshot.instance_of.get(node.name)

@@ -24,7 +24,7 @@ from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport, 
 from ebbtide.model.operation import Consolidate, Move, MoveState
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import RemovalReason
-from ebbtide.model.record import Demand, Record
+from ebbtide.model.record import DemandNote, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
@@ -96,8 +96,8 @@ def written(record: Record, operation: Consolidate) -> Record:
 
 
 def track_demand(
-    snapshot: Snapshot, before: tuple[Demand, ...], settings: Settings, now: int
-) -> tuple[Demand, ...]:
+    snapshot: Snapshot, before: tuple[DemandNote, ...], settings: Settings, now: int
+) -> tuple[DemandNote, ...]:
     """The highest demand of each part of the time that counts, the oldest first."""
     window = settings.settled_seconds
     if not window:
@@ -107,8 +107,8 @@ def track_demand(
     cpu, memory = _asked_for(snapshot)
     if kept and now - kept[-1].at < max(1, window // PARTS):
         last = kept.pop()
-        return (*kept, Demand(last.at, max(last.cpu_milli, cpu), max(last.memory_mib, memory)))
-    return (*kept, Demand(now, cpu, memory))
+        return (*kept, DemandNote(last.at, max(last.cpu_milli, cpu), max(last.memory_mib, memory)))
+    return (*kept, DemandNote(now, cpu, memory))
 
 
 def settled(record: Record, settings: Settings) -> Check:

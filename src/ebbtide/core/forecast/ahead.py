@@ -90,7 +90,7 @@ def _lacking(asked: Floats, room: Floats) -> float:
 
 
 class _Past:
-    """What each member would have said at each step, and what came of it."""
+    """What each member would have said at each step, and what then happened."""
 
     def __init__(self, values: Floats, steps: int, days: int) -> None:
         count = len(values)

@@ -293,7 +293,7 @@ def judged_origins(count: int, per_day: int, horizon: int, most: int = 14) -> In
 
 
 class Past:
-    """What each member says now and would have said before, and what came of that."""
+    """What each member says now and would have said before, and what then happened."""
 
     def __init__(self, values: Floats, per_day: int, horizon: int) -> None:
         origins = _past_origins(len(values), per_day, horizon)

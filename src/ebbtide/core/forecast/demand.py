@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from ebbtide.core.nodes.room import refused_by_node, room_of_new
 from ebbtide.model.pod import Pod, Scheduling
-from ebbtide.model.settings import Demand, Settings
+from ebbtide.model.settings import PoolDemand, Settings
 from ebbtide.model.snapshot import ClusterView
 
 NOWHERE = ""
 
 
-def demand_by_pool(view: ClusterView, settings: Settings) -> dict[str, Demand]:
+def demand_by_pool(view: ClusterView, settings: Settings) -> dict[str, PoolDemand]:
     """Of every pool that is configured."""
-    found = {pool.name: Demand() for pool in settings.pools}
+    found = {pool.name: PoolDemand() for pool in settings.pools}
     pools: dict[Scheduling, str] = {}
     for node in view.workers:
         for pod in view.pods_on.get(node.name, ()):
@@ -28,7 +28,7 @@ def demand_by_pool(view: ClusterView, settings: Settings) -> dict[str, Demand]:
     return found
 
 
-def _add(found: dict[str, Demand], pool: str, pod: Pod) -> None:
+def _add(found: dict[str, PoolDemand], pool: str, pod: Pod) -> None:
     if pool in found and not (pod.tied_to_node or pod.finished or pod.terminating):
         found[pool] = found[pool].plus(pod.requests.cpu_milli, pod.requests.memory_mib)
 

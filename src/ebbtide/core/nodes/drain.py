@@ -1,5 +1,5 @@
-"""How many nodes may go at a moment (of the budgets that apply, the most restrictive counts), and which pods
-of a node may be evicted, and why not: ordered rules, the first that applies decides.
+"""How many nodes may be removed at a given time, and which pods of a node may be evicted and why not. The
+rules about pods are ordered; the first that applies decides.
 
     skipped       finished, mirror, DaemonSet                      they do not keep a node from going
     waited for    already terminating, disruption budget used up   they may resolve by themselves
@@ -10,12 +10,10 @@ of a node may be evicted, and why not: ordered rules, the first that applies dec
 The rule about game servers holds for every voluntary eviction (row 30); only an interruption, which would
 take the server anyway, evicts regardless.
 
-A node is drained when only skipped pods are left on it, and no volume of a pod that
-left is still attached.
+A node is drained when only skipped pods are left on it, and no volume of a pod that left is still attached.
 
-What budgets allow at a given time. Of those that apply, the most restrictive counts. A budget applies to a
-removal of one of its reasons while its window is open. All removals in progress count against it, whatever
-their reason.
+Of the budgets that apply, the most restrictive counts. A budget applies to a removal of one of its reasons
+while its window is open. All removals in progress count against it, whatever their reason.
 """
 
 from __future__ import annotations
@@ -219,7 +217,7 @@ def _named(name: str, patterns: Iterable[str]) -> bool:
 class Disruptions:
     """What is left of every disruption budget, shared by all that is drained at the same time.
 
-    With `spends` off it only tells whether a pod could be evicted first of all: enough to know that a
+    With `spends` off it only says whether a pod could be evicted first of all: enough to know that a
     node can be drained one pod after the other.
     """
 
@@ -306,8 +304,8 @@ Players = Mapping[str, int]
 
 
 def judge(pod: Pod, disruptions: Disruptions, settings: Settings, players: Players | None) -> Judgement:
-    """What becomes of the pod. `players` is None where the cloud takes the node anyway: then nobody is asked
-    whether anybody plays."""
+    """How a drain treats the pod. `players` is None where the cloud takes the node anyway: then nobody is
+    asked whether anybody plays."""
     for rule in RULES:
         judgement = rule(pod, settings)
         if judgement is not None:

@@ -1,13 +1,12 @@
-"""Whether a pod fits a node, by the rules a scheduler would apply, and why not. Spread, affinity and anti-
-affinity are kept as counts, so a question about one pod does not look at all others.
+"""Whether a pod fits a node, by the rules a scheduler would apply, and why not.
 
 A `Placement` is all rooms together, because spread, affinity and anti-affinity are about the pods on
 other nodes. It is temporary: made for one computation, changed by `place`, thrown away. It
 is never optimistic: a pod with rules that are not understood does not fit.
 
-Spread, affinity and anti-affinity kept as counts, so a question about one pod does not look at all others. A
-rule counts the pods that match it by topology domain. What a pod has to do with the rules is its `Profile`,
-worked out once for all pods that say the same.
+Spread, affinity and anti-affinity are kept as counts, so a question about one pod does not look at all
+others. A rule counts the pods that match it by topology domain. What a pod has to do with the rules is its
+`Profile`, computed once for all pods with the same rules.
 """
 
 from __future__ import annotations
@@ -36,6 +35,8 @@ class Placement:
     def open(self, room: Room) -> None:
         """Add a room with the pods that are in it; one of the same name is replaced."""
         self.close(room.name)
+        for pod in room.pods:
+            self.neighbours.profile(pod)  # a new rule counts all rooms that are there: not yet this one
         self.rooms[room.name] = room
         self.neighbours.open_room(room)
         for pod in room.pods:

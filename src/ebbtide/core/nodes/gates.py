@@ -84,7 +84,8 @@ def placed_pods(snapshot: Snapshot) -> int:
 
 
 def healthy(snapshot: Snapshot, record: Record, settings: Settings) -> Check:
-    """Machines that are gone are not sick: they would keep the gate shut until somebody else deleted them."""
+    """Machines that are gone are not sick: they would keep the gate closed until another tool deleted
+    them."""
     gone = record.gone_nodes
     workers = [node for node in snapshot.cluster.workers if node.uid not in gone]
     unready = sum(1 for node in workers if not node.ready)
@@ -183,7 +184,7 @@ def none_pending_for(node: Node | None, snapshot: Snapshot, settings: Settings) 
 
 
 def carries_nothing(node: Node, snapshot: Snapshot) -> bool:
-    """No pod is on it but those that come and go with it."""
+    """Only pods that come and go with the node are on it."""
     return all(pod.tied_to_node for pod in snapshot.cluster.pods_on.get(node.name, ()))
 
 

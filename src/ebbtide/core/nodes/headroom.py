@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ebbtide.core.nodes.capacity import doomed, held_by_pool, total
-from ebbtide.core.nodes.launching import Launching, Limits
+from ebbtide.core.nodes.launching import LaunchLimits, LaunchSketch
 from ebbtide.core.nodes.offers import all_offers, expected_placement
 from ebbtide.core.nodes.pending import MIB_PER_CPU
 from ebbtide.core.nodes.room import ZONE_LABEL, Room, given_back, refused_by_node, room_of
@@ -22,7 +22,7 @@ from ebbtide.core.schedule import is_open
 from ebbtide.core.words import a_while
 from ebbtide.model.check import Check, Gate
 from ebbtide.model.names import POOL
-from ebbtide.model.pod import Operator, Pod, PodPhase, Requirement, Resources, Scheduling, Toleration
+from ebbtide.model.pod import Pod, PodPhase, Requirement, Resources, Scheduling, SelectorOperator, Toleration
 from ebbtide.model.pool import Headroom, HeadroomSeen, Pool
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -71,14 +71,14 @@ def _weight(headroom: Headroom) -> float:
 
 
 def _scheduling(headroom: Headroom, settings: Settings, asleep: tuple[str, ...]) -> Scheduling:
-    term = [Requirement(POOL, Operator.EXISTS)]
+    term = [Requirement(POOL, SelectorOperator.EXISTS)]
     if asleep:
-        term.append(Requirement(POOL, Operator.NOT_IN, asleep))
+        term.append(Requirement(POOL, SelectorOperator.NOT_IN, asleep))
     if headroom.zones:
-        term.append(Requirement(ZONE_LABEL, Operator.IN, headroom.zones))
+        term.append(Requirement(ZONE_LABEL, SelectorOperator.IN, headroom.zones))
     pool = settings.pool_named(headroom.pool)
     if headroom.pool:
-        term.append(Requirement(POOL, Operator.IN, (headroom.pool,)))
+        term.append(Requirement(POOL, SelectorOperator.IN, (headroom.pool,)))
     # Who names a pool with taints means pods that tolerate them.
     taints = pool.taints if pool is not None else ()
     tolerations = tuple(Toleration(one.key, value=one.value, effect=one.effect) for one in taints)
@@ -86,7 +86,7 @@ def _scheduling(headroom: Headroom, settings: Settings, asleep: tuple[str, ...])
 
 
 def phantoms(settings: Settings, now: int) -> list[Pod]:
-    """What stands for the headroom that is wanted now, on the scratch paper of a plan only."""
+    """The pods that model the headroom wanted now. They exist only in a plan."""
     return [
         Pod(
             NAMESPACE,
@@ -195,8 +195,8 @@ def expected_spare(
     placement = expected_placement(snapshot, record, settings, pending)
     for name in without:
         placement.close(name)
-    nothing_new = Limits(0, 0, Counter(), Counter())
-    Launching(placement, (), nothing_new, settings).serve(pending)
+    nothing_new = LaunchLimits(0, 0, Counter(), Counter())
+    LaunchSketch(placement, (), nothing_new, settings).serve(pending)
     for room in rooms_given_back(snapshot, record):
         if room.name not in without:
             placement.open(room)
@@ -259,8 +259,8 @@ def gives_way(snapshot: Snapshot, record: Record, settings: Settings) -> frozens
     if not at_maximum and not full:
         return frozenset()
     placement = expected_placement(snapshot, record, settings, pending)
-    nothing_new = Limits(0, 0, Counter(), Counter())
-    launching = Launching(placement, all_offers(snapshot, record, settings), nothing_new, settings)
+    nothing_new = LaunchLimits(0, 0, Counter(), Counter())
+    launching = LaunchSketch(placement, all_offers(snapshot, record, settings), nothing_new, settings)
     launching.serve(pending)
     held_up = [launching.pools_for(pod) for pod in launching.unserved]
     if at_maximum and held_up:

@@ -19,7 +19,7 @@ from ebbtide.core.nodes.offers import Offer
 from ebbtide.core.nodes.pending import (
     MIB_PER_CPU,
     Admission,
-    Candidate,
+    LaunchCandidate,
     PodClass,
     Twin,
     Units,
@@ -30,7 +30,7 @@ from ebbtide.core.nodes.room import Room
 from ebbtide.core.packing import Item, NodeType, Plan, PlannedNode
 from ebbtide.core.packing.pack import pack_within
 from ebbtide.core.packing.types import Budget, CountingClock
-from ebbtide.model.pod import NOTHING, FitCause, Misfit, Pod, Resources, Stop, StopCause, Unplaced
+from ebbtide.model.pod import NOTHING, FitCause, Misfit, PlanStop, Pod, Resources, StopCause, Unplaced
 from ebbtide.model.settings import Packer, Settings
 
 _LEAST_PRICE = 1e-9
@@ -43,7 +43,7 @@ _SURCHARGES = (1.0, 4.0, 16.0)
 
 
 @dataclass(slots=True)
-class Limits:
+class LaunchLimits:
     now: int
     """Nodes that may be launched now."""
     ever: int
@@ -74,31 +74,31 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Chosen:
+class ChosenNode:
     """A node that is to be launched, and the pods planned for it."""
 
-    candidate: Candidate
+    candidate: LaunchCandidate
     room: Room
     pods: list[Pod] = field(default_factory=list)
     """Those of headroom among them."""
 
 
-class Launching:
-    """The scratch paper of one plan."""
+class LaunchSketch:
+    """One plan while it is computed."""
 
     def __init__(
-        self, placement: Placement, offers: Sequence[Offer], limits: Limits, settings: Settings
+        self, placement: Placement, offers: Sequence[Offer], limits: LaunchLimits, settings: Settings
     ) -> None:
         self._placement = placement
         self._limits = limits
         self._settings = settings
         self._candidates = [_candidate(number, offer) for number, offer in enumerate(offers)]
         self._named = {each.name: each for each in self._candidates}
-        self._twins: dict[Twin, list[Candidate]] = {}
+        self._twins: dict[Twin, list[LaunchCandidate]] = {}
         for each in self._candidates:
             self._twins.setdefault(each.twin, []).append(each)
         self._admission = Admission(self._candidates)
-        self._nodes: list[Chosen] = []
+        self._nodes: list[ChosenNode] = []
         self._numbers = count()
         self._unsized: Counter[str] = Counter()
         """Pods of unknown size by room: only nodes that are not there yet are counted on for them."""
@@ -107,7 +107,7 @@ class Launching:
         self.hopeless: list[Unplaced] = []
         self.unserved: list[Pod] = []
         """One of each class of pods that another node would take, and that got none within the limits."""
-        self.stopped: Stop | None = None
+        self.stopped: PlanStop | None = None
         self.bound = 0.0
 
     @property
@@ -186,7 +186,7 @@ class Launching:
         """Why something is left without a node, unless it is that no more may be launched now."""
         if not self.stopped and len(self._nodes) < self._limits.now:
             full = not self._open(self._candidates)
-            self.stopped = Stop(StopCause.AT_LIMITS) if full else Stop(StopCause.NO_FIT, name)
+            self.stopped = PlanStop(StopCause.AT_LIMITS) if full else PlanStop(StopCause.NO_FIT, name)
 
     def _use_rooms(self, each: PodClass) -> None:
         """Place what nodes that are there, or on their way, have room for."""
@@ -217,7 +217,7 @@ class Launching:
         self._placement.place(pod, room)
         self._unsized[room.name] += pod.requests == NOTHING
 
-    def _serve_with(self, classes: Sequence[PodClass], tier: Sequence[Candidate]) -> None:
+    def _serve_with(self, classes: Sequence[PodClass], tier: Sequence[LaunchCandidate]) -> None:
         """Pack and open what may be opened, then again without the pools that are full by then."""
         moved = True
         while moved and len(self._nodes) < self._limits.now:
@@ -227,7 +227,7 @@ class Launching:
         for each in classes:
             self._place_rest(each, tier)
 
-    def _planned(self, classes: Sequence[PodClass], usable: Sequence[Candidate]) -> Plan:
+    def _planned(self, classes: Sequence[PodClass], usable: Sequence[LaunchCandidate]) -> Plan:
         zone = usable[0].offer.zone
         units = Units(self._placement, self._admission, zone, self._settings.pods_per_node)
         items = units.items(classes, frozenset(each.name for each in usable))
@@ -245,7 +245,7 @@ class Launching:
     def _launch(self, plan: Plan, classes: Sequence[PodClass]) -> bool:
         """Open the planned nodes that serve most for their price; whether any pod got a place."""
         class_of = {pod.uid: (each, pod) for each in classes for pod in each.pods}
-        planned: list[tuple[Chosen, list[tuple[PodClass, Pod]]]] = []
+        planned: list[tuple[ChosenNode, list[tuple[PodClass, Pod]]]] = []
         for node in sorted(plan.nodes, key=lambda node: self._cost_of_serving(node, class_of)):
             candidate = self._named[node.type.name]
             if len(self._nodes) < self._limits.now and self._open([candidate]):
@@ -266,7 +266,7 @@ class Launching:
         value += len(node.pods) / self._settings.pods_per_node
         return self._named[node.type.name].price / value
 
-    def _best_place(self, candidate: Candidate, classes: set[PodClass]) -> Candidate:
+    def _best_place(self, candidate: LaunchCandidate, classes: set[PodClass]) -> LaunchCandidate:
         """The same node where the fewest workers are, if nothing on it asks for this zone."""
         units = Units(self._placement, self._admission, candidate.offer.zone, self._settings.pods_per_node)
         if any(units.pinned(each) for each in classes):
@@ -276,18 +276,18 @@ class Launching:
         return next(twin for twin in twins if all(twin.name in admitted for admitted in names))
 
     def _judge(
-        self, planned: Sequence[tuple[Chosen, list[tuple[PodClass, Pod]]]], classes: Sequence[PodClass]
+        self, planned: Sequence[tuple[ChosenNode, list[tuple[PodClass, Pod]]]], classes: Sequence[PodClass]
     ) -> None:
         """Place what the fit rules agree to. Those that others must be near come first; a class that
         spreads is dealt out zone by zone, and asked again while that helps."""
-        parts: dict[PodClass, dict[str, list[tuple[Chosen, Pod]]]] = {each: {} for each in classes}
+        parts: dict[PodClass, dict[str, list[tuple[ChosenNode, Pod]]]] = {each: {} for each in classes}
         for node, content in planned:
             for each, pod in content:
                 parts[each].setdefault(node.room.zone, []).append((node, pod))
         for each in sorted(classes, key=lambda one: bool(one.profile.attracts)):
             rounds = zip_longest(*parts[each].values())
             todo = [pair for dealt in rounds for pair in dealt if pair is not None]
-            refused: list[tuple[Chosen, Pod]] = []
+            refused: list[tuple[ChosenNode, Pod]] = []
             while todo:
                 for node, pod in todo:
                     if self._why_not(each, node.room):
@@ -320,7 +320,7 @@ class Launching:
                 return True
         return False
 
-    def _taken_back(self, pod: Pod, each: PodClass, node: Chosen) -> bool:
+    def _taken_back(self, pod: Pod, each: PodClass, node: ChosenNode) -> bool:
         """The pod without a place again, unless the rules agree to the one it has."""
         self._placement.take_out(pod, node.room)
         self._unsized[node.room.name] -= pod.requests == NOTHING
@@ -331,11 +331,11 @@ class Launching:
         self._put(each.pods.pop(), node.room)
         return False
 
-    def _place_rest(self, each: PodClass, tier: Sequence[Candidate]) -> None:
+    def _place_rest(self, each: PodClass, tier: Sequence[LaunchCandidate]) -> None:
         while each.pods and len(self._nodes) < self._limits.now and self._place_one(each, tier):
             pass
 
-    def _place_one(self, each: PodClass, tier: Sequence[Candidate]) -> bool:
+    def _place_one(self, each: PodClass, tier: Sequence[LaunchCandidate]) -> bool:
         """Launch the cheapest node that takes a pod of this class, whatever the packer thought of it."""
         for candidate in sorted(self._open(tier), key=lambda one: (one.tier, one.price)):
             node = self._choose(candidate)
@@ -348,37 +348,39 @@ class Launching:
             self._give_up(node)
         return False
 
-    def _packed(self, items: Sequence[Item], usable: Sequence[Candidate], surcharge: float) -> Plan:
+    def _packed(self, items: Sequence[Item], usable: Sequence[LaunchCandidate], surcharge: float) -> Plan:
         return _packed(items, usable, surcharge, self._settings.packer)
 
-    def _choose(self, candidate: Candidate) -> Chosen:
+    def _choose(self, candidate: LaunchCandidate) -> ChosenNode:
         offer = candidate.offer
-        node = Chosen(candidate, offer.room(f"planned-{next(self._numbers)}"))
+        node = ChosenNode(candidate, offer.room(f"planned-{next(self._numbers)}"))
         self._placement.open(node.room)
         self._limits.count(offer, 1)
         self._nodes.append(node)
         return node
 
-    def _give_up(self, node: Chosen) -> None:
+    def _give_up(self, node: ChosenNode) -> None:
         self._placement.close(node.room.name)
         self._limits.count(node.candidate.offer, -1)
         self._nodes.remove(node)
 
-    def _open(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+    def _open(self, candidates: Iterable[LaunchCandidate]) -> list[LaunchCandidate]:
         """Those of pools below their maximum and limits, the zones with the fewest workers first."""
         zones, allow = self._limits.zones, self._limits.allow
         below = [each for each in candidates if allow(each.offer)]
         return sorted(below, key=lambda each: (zones[each.offer.zone], each.offer.zone))
 
 
-def _candidate(number: int, offer: Offer) -> Candidate:
+def _candidate(number: int, offer: Offer) -> LaunchCandidate:
     room = offer.room("new")
     # Where no price is known, size stands in for it: among such offers only.
     price = float(offer.price) if offer.price else room.cpu_milli / 1000 + room.memory_mib / MIB_PER_CPU
-    return Candidate(str(number), offer, room, max(price, _LEAST_PRICE), offer.rank)
+    return LaunchCandidate(str(number), offer, room, max(price, _LEAST_PRICE), offer.rank)
 
 
-def _packed(items: Sequence[Item], usable: Sequence[Candidate], surcharge: float, packer: Packer) -> Plan:
+def _packed(
+    items: Sequence[Item], usable: Sequence[LaunchCandidate], surcharge: float, packer: Packer
+) -> Plan:
     types = [
         NodeType(
             each.name,

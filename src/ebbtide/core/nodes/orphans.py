@@ -164,7 +164,8 @@ def stray_cordons(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
 
 
 def stale_mark(node: Node, record: Record) -> Ownership | None:
-    """The signature of an operation that is closed, be it stray or that of a consolidation it leaves by."""
+    """The signature of a closed operation: a stray one, or that of the consolidation that emptied the
+    node."""
     owner = node.owner
     return owner if owner is not None and owner.operation_id not in _open_ids(record) else None
 

@@ -60,7 +60,7 @@ Twin = tuple[Rank, float, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class LaunchCandidate:
     """An offer that may be chosen, and what a new node of it has free."""
 
     name: str
@@ -79,15 +79,15 @@ class Candidate:
 class Admission:
     """Which candidates a class may use, by everything but the pods on other nodes."""
 
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
+    def __init__(self, candidates: Sequence[LaunchCandidate]) -> None:
         self._candidates = candidates
-        self._by_rules: dict[Scheduling, tuple[Candidate, ...]] = {}
+        self._by_rules: dict[Scheduling, tuple[LaunchCandidate, ...]] = {}
         self._names: dict[Scheduling, frozenset[str]] = {}
-        self._places: dict[tuple[str, str], list[Candidate]] = {}
+        self._places: dict[tuple[str, str], list[LaunchCandidate]] = {}
         for each in candidates:
             self._places.setdefault((each.offer.pool.name, each.offer.zone), []).append(each)
 
-    def admitted(self, pod: Pod) -> tuple[Candidate, ...]:
+    def admitted(self, pod: Pod) -> tuple[LaunchCandidate, ...]:
         """By taints, selectors, affinity to nodes and volumes, which all nodes of a pool and zone share."""
         rules = pod.scheduling
         known = self._by_rules.get(rules)
@@ -169,7 +169,7 @@ class Units:
             zone_counts=there,
         )
 
-    def _most_on_a_node(self, each: PodClass, admitted: Sequence[Candidate]) -> int | None:
+    def _most_on_a_node(self, each: PodClass, admitted: Sequence[LaunchCandidate]) -> int | None:
         limits = [self._unsized] if each.unsized else []
         rules, key = each.profile, self._placement.neighbours.topology_key
         if any(number in rules.matched and key(number) == HOSTNAME_LABEL for number in rules.repels):

@@ -1,10 +1,9 @@
-"""What every strategy of a decision is asked and what it fills in, and when a launch may be asked for, next
-to one that is in progress.
+"""What every strategy of a decision is asked and what it fills in, and when an open launch may be extended.
 
-When more nodes may be launched while a launch is in progress. An open launch is extended, so pods do not
-wait for an instance that never joins. The cooldown still applies between two requests. It counts from the
-last node that became Ready, or from the last request if that is later; slots that fail do not prolong it.
-Failures since the last node became Ready start the growing back-off while the operation is still open.
+An open launch is extended, so pods do not wait for an instance that never joins. The cooldown still applies
+between two requests. It counts from the last node that became Ready, or from the last request if that is
+later; slots that fail do not prolong it. Failures since the last node became Ready start the growing back-off
+while the operation is still open.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from ebbtide.core.nodes.capacity import (
     workers_by_zone,
 )
 from ebbtide.core.nodes.headroom import phantoms, rooms_given_back
-from ebbtide.core.nodes.launching import Launching, Limits
+from ebbtide.core.nodes.launching import LaunchLimits, LaunchSketch
 from ebbtide.core.nodes.offers import Offer, all_offers, expected_placement
-from ebbtide.model.pod import Stop, StopCause, Unplaced
+from ebbtide.model.pod import PlanStop, StopCause, Unplaced
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
@@ -33,7 +33,7 @@ class LaunchPlan:
     offers: tuple[Offer, ...]
     hopeless: tuple[Unplaced, ...] = ()
     """Pending pods that no node of any pool could take."""
-    stopped: Stop | None = None
+    stopped: PlanStop | None = None
     """Why nothing further was chosen although something was still asked for."""
     pods: tuple[tuple[str, ...], ...] = ()
     """For each offer, the UIDs of the pods that it is planned for."""
@@ -63,10 +63,10 @@ def _plan(
     held = {p.name: held_by_pool(snapshot, record, p) for p in settings.pools if p.limits is not None}
     now = min(batch, free)
     kept = min(kept, now)
-    limits = Limits(now - kept, free - kept, workers_by_zone(snapshot, record), sizes, held)
+    limits = LaunchLimits(now - kept, free - kept, workers_by_zone(snapshot, record), sizes, held)
     pending = [pod for pod in snapshot.cluster.waiting_pods if pod.controller != "DaemonSet"]
     placement = expected_placement(snapshot, record, settings, pending)
-    launching = Launching(placement, all_offers(snapshot, record, settings), limits, settings)
+    launching = LaunchSketch(placement, all_offers(snapshot, record, settings), limits, settings)
     launching.serve(pending)
     # Pods that are pending come first: only what they leave of the limits is used for headroom.
     if spare := phantoms(settings, snapshot.at):
@@ -84,7 +84,7 @@ def _plan(
         below = [offer for offer in candidates if lack[offer.pool.name] > 0]
         best = _cheapest_cpu(below or candidates)
         if best is None:
-            stopped = stopped or Stop(StopCause.AT_MAXIMUM)
+            stopped = stopped or PlanStop(StopCause.AT_MAXIMUM)
             break
         launching.choose(best)
         lack[best.pool.name] -= 1
@@ -99,7 +99,7 @@ def _plan(
     return plan, unwoken
 
 
-def _add_woken(launching: Launching, lack: Counter[str], limits: Limits) -> int:
+def _add_woken(launching: LaunchSketch, lack: Counter[str], limits: LaunchLimits) -> int:
     """The nodes that pools lack that are being woken; and how many did not fit into the batch."""
     while True:
         wanted = [o for o in launching.open_offers() if o.pool.waking and lack[o.pool.name] > 0]
@@ -112,7 +112,7 @@ def _add_woken(launching: Launching, lack: Counter[str], limits: Limits) -> int:
         lack[best.pool.name] -= 1
 
 
-def _add_spares(launching: Launching, count: int, limits: Limits) -> None:
+def _add_spares(launching: LaunchSketch, count: int, limits: LaunchLimits) -> None:
     """More of what was chosen, in turn, as far as the limits go."""
     for offer in launching.chosen[:count]:
         if len(launching.chosen) >= limits.now:

@@ -67,7 +67,7 @@ def track_underused(
 def choose_underused(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, limit: int
 ) -> tuple[tuple[Removal, ...], tuple[Refusal, ...]]:
-    choice = _Choice(snapshot, record, settings, now)
+    choice = _UnderusedChoice(snapshot, record, settings, now)
     for node in choice.candidates():
         if len(choice.chosen) == limit:
             break
@@ -76,7 +76,7 @@ def choose_underused(
     return removals, tuple(refused(name, why) for name, why in choice.refusals.items())
 
 
-class _Choice:
+class _UnderusedChoice:
     def __init__(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> None:
         self._snapshot = snapshot
         self._record = record

@@ -43,7 +43,7 @@ from ebbtide.model.settings import Settings
 
 
 def start(record: Record, decision: Decision, operation_id: str, settings: Settings) -> Record:
-    """The record with this consolidation begun; its cooldown counts from now, whatever becomes of it, and
+    """The record with this consolidation begun; its cooldown counts from now, however it ends, and
     it counts as fruitless until its nodes have gone.
 
     Empty nodes are removed at once, as many as may go; the others leave after them under the same id. So
@@ -142,7 +142,7 @@ def _move(operation: Consolidate, following: moves.Next, situation: Situation) -
 
 
 def give_up(operation: Consolidate, situation: Situation, stop: Stop) -> Consolidate:
-    """Nothing more is moved; what was not asked of the cloud is not asked for any more."""
+    """Nothing more is moved; slots that were not requested yet are dropped."""
     return replace(
         operation,
         abort_reason=stop.says,

@@ -75,7 +75,7 @@ def check_invariants(before: Move, after: Move) -> tuple[Broken, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """Which pods may be evicted now; none where something must be waited for, or forbids it for good."""
+    """Which pods may be evicted now; none if something must be waited for, or rules it out."""
 
     started: tuple[tuple[Move, Pod], ...] = ()
     waits: str = ""

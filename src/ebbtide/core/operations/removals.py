@@ -25,19 +25,8 @@ from ebbtide.core.nodes.orphans import stale_mark
 from ebbtide.core.nodes.unwell import lost_before, still_there
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.words import a_while
-from ebbtide.model.effect import (
-    Breach,
-    Broken,
-    Cordon,
-    DeleteNode,
-    Effect,
-    Evict,
-    Outcome,
-    OutcomeKind,
-    SoftTaint,
-    Terminate,
-    Uncordon,
-)
+from ebbtide.model import effect as effects
+from ebbtide.model.effect import Breach, Broken, Effect, Outcome, OutcomeKind
 from ebbtide.model.operation import NO_OBSTACLE, Obstacle, Removal, RemovalCause, RemovalState
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import InstanceState, Node
@@ -98,7 +87,7 @@ def advance_removal(
     if is_gone(removal, node, situation):
         # Crash table: node-recreated.
         if node is not None:
-            return removal, (DeleteNode(node.name, node.uid),)
+            return removal, (effects.DeleteNode(node.name, node.uid),)
         return replace(removal, state=RemovalState.GONE, since=situation.now), ()
     if removal.state is RemovalState.RELEASING:
         return _releasing(removal, node, operation_id, situation)
@@ -178,7 +167,7 @@ def _planned(removal: Removal, node: Node | None, operation_id: str, situation: 
     )
     # Crash table: taint-cordon-crash.
     if not hurried and not signed_by(node, operation_id):
-        return known, (SoftTaint(node.name, node.uid, operation_id),)
+        return known, (effects.SoftTaint(node.name, node.uid, operation_id),)
     started = replace(
         _to(known, RemovalState.DRAINING, situation),
         attempts=removal.attempts + 1,
@@ -187,14 +176,16 @@ def _planned(removal: Removal, node: Node | None, operation_id: str, situation: 
     return started, (_cordon(started, node, operation_id, situation),)
 
 
-def _cordon(removal: Removal, node: Node, operation_id: str, situation: Situation) -> Cordon | Uncordon:
+def _cordon(
+    removal: Removal, node: Node, operation_id: str, situation: Situation
+) -> effects.Cordon | effects.Uncordon:
     """A mark of a closed operation would be waited for until its grace is over. The cloud does not wait: the
     answer to its notice lifts the mark first."""
     stale = stale_mark(node, situation.record)
     # Crash table: two-owners.
     if stale is not None and _cloud_is_reclaiming(removal, operation_id, situation):
-        return Uncordon(node.name, node.uid, stale.operation_id, stale.token)
-    return Cordon(node.name, node.uid, operation_id)
+        return effects.Uncordon(node.name, node.uid, stale.operation_id, stale.token)
+    return effects.Cordon(node.name, node.uid, operation_id)
 
 
 def _drain_deadline(removal: Removal, situation: Situation) -> int:
@@ -285,11 +276,11 @@ def _plan(removal: Removal, node: Node, situation: Situation, disruptions: Disru
 
 def _evict(removal: Removal, plan: DrainPlan, situation: Situation) -> Advance:
     pods = [judgement.pod for judgement in plan.treated(Treatment.EVICT)]
-    effects = tuple(Evict(p.namespace, p.name, p.uid, p.node_name, p.grace_seconds) for p in pods)
-    if effects:
+    evictions = tuple(effects.Evict(p.namespace, p.name, p.uid, p.node_name, p.grace_seconds) for p in pods)
+    if evictions:
         removal = _fenced(removal, situation)
     # What the API server said about an eviction is kept until something else stands in the way.
-    return _with(removal, plan.obstacle_after(removal.obstacle)), effects
+    return _with(removal, plan.obstacle_after(removal.obstacle)), evictions
 
 
 def _fenced(removal: Removal, situation: Situation) -> Removal:
@@ -332,11 +323,11 @@ def _drained(
     return _to(removal, RemovalState.RELEASING, situation, held), ()
 
 
-def _terminate(removal: Removal, node: Node | None, operation_id: str, now: int) -> Terminate:
+def _terminate(removal: Removal, node: Node | None, operation_id: str, now: int) -> effects.Terminate:
     if node is None:
-        return Terminate(removal.instance_id, "", "", operation_id)
+        return effects.Terminate(removal.instance_id, "", "", operation_id)
     lost = lost_before(node, now) if removal.unhealthy else 0
-    return Terminate(removal.instance_id, node.name, node.uid, operation_id, lost)
+    return effects.Terminate(removal.instance_id, node.name, node.uid, operation_id, lost)
 
 
 def _terminating(
@@ -348,7 +339,7 @@ def _terminating(
         if not plan.drained:
             removal, evictions = _evict(removal, plan, situation)
             # Lifting the cordon does not save the node: more pods would only be lost with it.
-            again = () if node.unschedulable else (Cordon(node.name, node.uid, operation_id),)
+            again = () if node.unschedulable else (effects.Cordon(node.name, node.uid, operation_id),)
             return removal, again + evictions
     if situation.now < removal.retry_at:
         return removal, ()
@@ -387,7 +378,7 @@ def _releasing(removal: Removal, node: Node | None, operation_id: str, situation
     # Crash table: cordon-crash.
     if node is None or node.owner is None or not signed_by(node, operation_id):
         return _to(removal, RemovalState.RELEASED, situation, removal.obstacle), ()
-    return removal, (Uncordon(node.name, node.uid, operation_id, node.owner.token),)
+    return removal, (effects.Uncordon(node.name, node.uid, operation_id, node.owner.token),)
 
 
 def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> Removal:
@@ -395,19 +386,21 @@ def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> 
     refused = outcome.kind is OutcomeKind.REFUSED
     told = Obstacle(RemovalCause.REFUSED, outcome.detail)
     match outcome.effect:
-        case SoftTaint(node_uid=uid) if refused and uid == removal.node_uid:
+        case effects.SoftTaint(node_uid=uid) if refused and uid == removal.node_uid:
             if removal.state is RemovalState.PLANNED and situation.notice_for(removal.instance_id) is None:
                 return replace(_to(removal, RemovalState.RELEASING, situation, told), blamed=True)
-        case Cordon(node_uid=uid) if refused and uid == removal.node_uid:
+        case effects.Cordon(node_uid=uid) if refused and uid == removal.node_uid:
             if removal.state is RemovalState.DRAINING and situation.notice_for(removal.instance_id) is None:
                 return replace(_to(removal, RemovalState.RELEASING, situation, told), blamed=True)
-        case Uncordon(node_uid=uid) if refused and uid == removal.node_uid:
+        case effects.Uncordon(node_uid=uid) if refused and uid == removal.node_uid:
             if removal.state is RemovalState.RELEASING:
                 # Another signed it since: it is theirs, and must not hold this operation open.
                 return _to(removal, RemovalState.RELEASED, situation, told)
-        case Evict(node_name=name) if name == removal.node_name and removal.state is RemovalState.DRAINING:
+        case effects.Evict(node_name=name) if (
+            name == removal.node_name and removal.state is RemovalState.DRAINING
+        ):
             return _told(removal, outcome, situation)
-        case Terminate(instance_id=instance_id) if instance_id == removal.instance_id:
+        case effects.Terminate(instance_id=instance_id) if instance_id == removal.instance_id:
             if outcome.kind is OutcomeKind.DONE:
                 retry_at = situation.now + situation.settings.request_timeout_seconds
                 return replace(_with(removal, NO_OBSTACLE), retry_at=retry_at, refused_since=0)
@@ -423,7 +416,7 @@ def _told(removal: Removal, outcome: Outcome, situation: Situation) -> Removal:
     hurried = situation.notice_for(removal.instance_id) is not None
     if outcome.kind is OutcomeKind.REFUSED and not hurried:
         return _attempt_failed(removal, situation, Obstacle(RemovalCause.REFUSED, outcome.detail))
-    if outcome.kind is OutcomeKind.LATER and isinstance(outcome.effect, Evict):
+    if outcome.kind is OutcomeKind.LATER and isinstance(outcome.effect, effects.Evict):
         return _with(removal, put_off(outcome.effect, outcome.detail))
     return removal
 

@@ -11,11 +11,11 @@
                 for a last grace                            RECLAIMED, FAILED (its pods do not end)
     TERMINATING irrevocable: a terminate may be sent     -> RECLAIMED, FAILED (handed over as a removal)
     RECLAIMED   the instance is gone                     (settled)
-    FAILED      no worker came of it                     (settled)
+    FAILED      it did not become a worker               (settled)
 
 A launch is repeated with the same key until there is a definite answer, and a different offer has a
 different key. `since` starts the join clock when the instance is first known; of a settled slot it is
-when that came to be.
+when it settled.
 
 TERMINATING is written before the cloud is asked, and READY never follows it: a runner that froze just
 before its call may still send it. A machine that joins after that is kept from taking pods, emptied of
@@ -24,25 +24,16 @@ those that came at once, and terminated.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
 from ebbtide.core.nodes.drain import Disruptions, DrainPlan, Treatment, plan_drain
-from ebbtide.core.nodes.offers import next_offer, offer_name
+from ebbtide.core.nodes.offers import Serves, next_offer, offer_name
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.words import a_while
-from ebbtide.model.effect import (
-    Breach,
-    Broken,
-    Cordon,
-    DeleteNode,
-    Effect,
-    Evict,
-    Launch,
-    Outcome,
-    OutcomeKind,
-    Terminate,
-)
+from ebbtide.model import effect as effects
+from ebbtide.model.effect import Breach, Broken, Effect, Outcome, OutcomeKind
 from ebbtide.model.operation import Slot, SlotCause, SlotState
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Instance, InstanceState, Node
@@ -125,7 +116,7 @@ def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     if over:
         return _failed(slot, SlotCause.MAXIMUM, over, situation.now), ()
     asked = replace(slot, state=SlotState.LAUNCHING, since=situation.now)
-    return asked, (Launch(asked, operation_id),)
+    return asked, (effects.Launch(asked, operation_id),)
 
 
 def _launching(slot: Slot, operation_id: str, situation: Situation) -> Advance:
@@ -135,7 +126,7 @@ def _launching(slot: Slot, operation_id: str, situation: Situation) -> Advance:
         return _launched(slot, found, situation.now), ()
     if situation.now - slot.since >= situation.settings.launch_timeout_seconds:
         return _failed(slot, SlotCause.NO_ANSWER, "the cloud gave no definite answer", situation.now), ()
-    return slot, (Launch(slot, operation_id),)
+    return slot, (effects.Launch(slot, operation_id),)
 
 
 def _launched(slot: Slot, instance: Instance, now: int) -> Slot:
@@ -173,9 +164,11 @@ def _failed(slot: Slot, why: SlotCause, reason: str, now: int) -> Slot:
     return replace(slot, state=SlotState.FAILED, reason=reason, since=now, why=why)
 
 
-def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> Slot:
-    """Take in the answer to the launch of exactly this slot."""
-    if not isinstance(outcome.effect, Launch) or outcome.effect.slot.key != slot.key:
+def absorb_slot(
+    slot: Slot, outcome: Outcome, settings: Settings, now: int, serves: Serves | None = None
+) -> Slot:
+    """Take in the answer to the launch of exactly this slot; `serves` what may be launched instead."""
+    if not isinstance(outcome.effect, effects.Launch) or outcome.effect.slot.key != slot.key:
         return slot
     if slot.state is not SlotState.LAUNCHING:
         return slot
@@ -183,7 +176,7 @@ def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> S
         case OutcomeKind.DONE:
             return _launched(slot, outcome.instance, now) if outcome.instance else slot
         case OutcomeKind.NO_CAPACITY:
-            return _try_next(slot, outcome.detail, settings, now)
+            return _try_next(slot, outcome.detail, settings, now, serves)
         case OutcomeKind.REFUSED:
             return _failed(slot, SlotCause.REFUSED, outcome.detail, now)
         case OutcomeKind.UNKNOWN | OutcomeKind.LATER | OutcomeKind.CHANGED | OutcomeKind.SKIPPED:
@@ -192,14 +185,21 @@ def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> S
             assert_never(outcome.kind)
 
 
-def _try_next(slot: Slot, detail: str, settings: Settings, now: int) -> Slot:
+def without_capacity(outcomes: Iterable[Outcome]) -> frozenset[str]:
+    """The keys of the slots whose offers had no capacity."""
+    refused = (outcome for outcome in outcomes if outcome.kind is OutcomeKind.NO_CAPACITY)
+    return frozenset(one.effect.slot.key for one in refused if isinstance(one.effect, effects.Launch))
+
+
+def _try_next(slot: Slot, detail: str, settings: Settings, now: int, serves: Serves | None) -> Slot:
     refused = (*slot.refused, offer_name(slot.zone, slot.market, slot.instance_type))
     base = slot.key.rpartition("r")[0] if slot.refused else slot.key
     told = replace(slot, why=SlotCause.NO_CAPACITY)
     changed = replace(told, refused=refused, key=f"{base}r{len(refused)}", reason=detail)
-    offer = next_offer(changed, settings)
+    offer = next_offer(changed, settings, serves)
     if offer is None:
-        return _failed(changed, SlotCause.NO_CAPACITY, f"no capacity anywhere: {detail}", now)
+        where = "anywhere" if next_offer(changed, settings) is None else "where its pods could run"
+        return _failed(changed, SlotCause.NO_CAPACITY, f"no capacity {where}: {detail}", now)
     zone, market, type_name = offer
     return replace(changed, state=SlotState.RESERVED, zone=zone, market=market, instance_type=type_name)
 
@@ -266,7 +266,7 @@ def terminate(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     launched_at = instance.launched_at or slot.since - situation.settings.join_timeout_seconds
     if may_be_there(launched_at, situation):
         return slot, ()
-    return slot, (Terminate(slot.instance_id, "", "", operation_id),)
+    return slot, (effects.Terminate(slot.instance_id, "", "", operation_id),)
 
 
 def _unlisted(slot: Slot, situation: Situation) -> Advance:
@@ -286,14 +286,14 @@ def _joined_too_late(slot: Slot, node: Node, operation_id: str, situation: Situa
     known = replace(slot, node_name=node.name)
     plan = _drain(node, situation)
     if not node.unschedulable:
-        return replace(known, shut_since=0), (Cordon(node.name, node.uid, operation_id),)
+        return replace(known, shut_since=0), (effects.Cordon(node.name, node.uid, operation_id),)
     if not plan.drained:
         return replace(known, shut_since=0), _evictions(plan)
     if not known.shut_since:
         return replace(known, shut_since=situation.now), ()
     if situation.now - known.shut_since < situation.settings.settle_seconds:
         return known, ()
-    return known, (Terminate(slot.instance_id, node.name, node.uid, operation_id),)
+    return known, (effects.Terminate(slot.instance_id, node.name, node.uid, operation_id),)
 
 
 def _drain(node: Node, situation: Situation) -> DrainPlan:
@@ -303,9 +303,9 @@ def _drain(node: Node, situation: Situation) -> DrainPlan:
     return plan_drain(node, pods, Disruptions(cluster.budgets), situation.settings, players)
 
 
-def _evictions(plan: DrainPlan) -> tuple[Evict, ...]:
+def _evictions(plan: DrainPlan) -> tuple[effects.Evict, ...]:
     pods = [judgement.pod for judgement in plan.treated(Treatment.EVICT)]
-    return tuple(Evict(p.namespace, p.name, p.uid, p.node_name, p.grace_seconds) for p in pods)
+    return tuple(effects.Evict(p.namespace, p.name, p.uid, p.node_name, p.grace_seconds) for p in pods)
 
 
 def gone(slot: Slot, situation: Situation, reason: str = "", why: SlotCause = SlotCause.NONE) -> Advance:
@@ -315,7 +315,7 @@ def gone(slot: Slot, situation: Situation, reason: str = "", why: SlotCause = Sl
         instance = situation.snapshot.instance_with_id.get(slot.instance_id)
         if instance is not None and instance.state is InstanceState.TERMINATING:
             return slot, ()
-        return slot, (DeleteNode(node.name, node.uid),)
+        return slot, (effects.DeleteNode(node.name, node.uid),)
     if slot.state is SlotState.JOINED:
         return replace(slot, state=SlotState.LAUNCHED), ()
     told = replace(slot, reason=reason, why=why) if reason else slot

@@ -114,7 +114,7 @@ def _lapses_at(kind: SpotKind, noticed_at: int, deadline: int, settings: Setting
 
 
 def _removed_elsewhere(spot: Spot, record: Record) -> bool:
-    """Whether another operation still has the node, be it to remove it or to give it back."""
+    """Whether another operation still has the node, to remove it or to give it back."""
     owned = {removal.instance_id for removal in open_removals(record)} | condemned(record)
     return spot.removal is None and spot.instance_id in owned
 
@@ -173,7 +173,7 @@ def _with_replacement(spot: Spot, situation: Situation) -> Spot:
     if spot.slot is not None or total(snapshot, record) >= situation.settings.max_workers:
         return spot
     pool = situation.settings.pool_named(spot.pool)
-    if pool is None:
+    if pool is None or pool.may_be_empty:
         return replace(spot, replace=False)
     if pool.max_workers is not None and total(snapshot, record, pool.name) >= pool.max_workers:
         return spot
@@ -219,9 +219,11 @@ def _why_kept(spot: Spot, situation: Situation) -> str:
     """Whatever would keep the node from going once its replacement is Ready. Asked before any launch: a
     replacement for a node that cannot be drained is a node too many (row 35)."""
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
-    node = snapshot.node_of.get(spot.instance_id)
+    node, pool = snapshot.node_of.get(spot.instance_id), settings.pool_named(spot.pool)
     if node is None:
         return "its node is not in the cluster"
+    if pool is None or pool.may_be_empty:
+        return f"its pool {spot.pool} {'is not configured' if pool is None else 'sleeps'}"
     why = why_kept(node, snapshot, record) or why_not_drainable(node, snapshot, settings)
     if why is not None:
         return f"{node.name} cannot go: {why.says}"

@@ -1,15 +1,14 @@
-"""How long until a sleeping target is ready (its pods' part, and a node's part where a node must come
-first), whether it will be in use soon by its own past, and whether waking it before that pays.
+"""How long until a sleeping target is ready (its pods' part, and a node's part if a node must be launched
+first), and whether to wake it ahead of expected use.
 
 The pods' part is learned from the policy's own wakes. The node's part is learned from them too, else from the
 nodes that the same pool launched, else from those of other pools. What was never timed is a default, and is
 named as one. Each part is a quantile, the 95th percentile unless asked otherwise: 19 of 20 are faster.
 
-Whether a target that sleeps will be in use soon, by its own past, and whether waking it before pays. It was
-in use while it was neither idle nor asleep nor waking. Use is expected at a time of day at which it was used
-a week and two weeks before; with less history, on most of the last seven days. Waking it before pays where
-that would have left fewer users waiting for a wake, over the last week, than a longer keep-alive window that
-keeps it up for as long.
+A target is in use while it is neither idle nor asleep nor waking. Use is expected at a time of day at which
+it was used a week and two weeks before; with less history, on most of the last seven days. Waking it ahead
+pays if it would have left fewer users waiting for a wake, over the last week, than a longer keep-alive window
+that keeps it up for as long.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Eta:
+class LearnedEta:
     seconds: int
     """Until ready, from now."""
     pods: Part
@@ -111,7 +110,7 @@ def eta(
     nodes: Sequence[NodeTime],
     now: int,
     share: float = USUAL_SHARE,
-) -> Eta:
+) -> LearnedEta:
     """Of a wake that begins now. Where `first` is not known, a node counts as needed if most wakes needed
     one."""
     pods = _quantile([one.seconds - one.node_seconds for one in wakes], share, Learned.WAKES)
@@ -119,14 +118,14 @@ def eta(
     with_node = [one.node_seconds for one in wakes if one.node_seconds > 0]
     needed = first.need is not NodeNeed.NONE if first is not None else 2 * len(with_node) > len(wakes)
     if not needed:
-        return Eta(max(1, ceil(pods.seconds)), pods, None, first)
+        return LearnedEta(max(1, ceil(pods.seconds)), pods, None, first)
     node = _node_part(with_node, first, nodes, share)
     if first is not None and first.need is NodeNeed.COMING:
         node = replace(node, seconds=max(1.0, node.seconds - max(0, now - first.since)))
-    return Eta(max(1, ceil(pods.seconds + node.seconds)), pods, node, first)
+    return LearnedEta(max(1, ceil(pods.seconds + node.seconds)), pods, node, first)
 
 
-def remaining(whole: Eta, elapsed_seconds: float) -> Eta:
+def remaining(whole: LearnedEta, elapsed_seconds: float) -> LearnedEta:
     """Of a wake that began so long ago. One that takes longer than expected is said to: a guess that is
     moved along is never true."""
     if elapsed_seconds <= 0:

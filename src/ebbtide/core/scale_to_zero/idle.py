@@ -58,7 +58,7 @@ STAMPS = (
 )
 
 
-class Wanted(StrEnum):
+class NextStep(StrEnum):
     NOTHING = "nothing"
     FALL = "fall"
     """Scale to zero: the state says FALLING and must be written first."""
@@ -73,7 +73,7 @@ class Wanted(StrEnum):
 @dataclass(frozen=True, slots=True)
 class IdleStep:
     state: IdleState
-    wanted: Wanted = Wanted.NOTHING
+    wanted: NextStep = NextStep.NOTHING
     stretches: tuple[Stretch, ...] = ()
     why: PolicyWhy = NO_WHY
     """Worth telling: a change of phase, or of why there is none."""
@@ -171,7 +171,7 @@ def _idle(policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDe
         return _keep(noted(state, why), look, now, stretches, NO_WHY if known else told)
     says = f"idle for {a_while(threshold)} and quiet for {a_while(quiet)} more: going to zero"
     idle = PolicyWhy(PolicyCause.IDLE, says, found=now - since, limit=threshold + quiet)
-    return IdleStep(fall(state, look, now), Wanted.FALL, stretches, idle)
+    return IdleStep(fall(state, look, now), NextStep.FALL, stretches, idle)
 
 
 def fall(state: IdleState, look: ActivityLook, now: int) -> IdleState:
@@ -201,7 +201,7 @@ def at_zero(policy: Policy, state: IdleState, now: int) -> IdleStep:
         state, phase=Phase.ZERO, scaled_to_zero_at=now, last_scaled_at=now, checked_at=now, stretch_since=now
     )
     why = PolicyWhy(PolicyCause.AT_ZERO, f"{policy.target} is at zero")
-    return IdleStep(zero, Wanted.FINISH, _some(ended), why)
+    return IdleStep(zero, NextStep.FINISH, _some(ended), why)
 
 
 def _falling(
@@ -215,10 +215,10 @@ def _falling(
         why = NO_WHY if verdict is ActivityVerdict.QUIET else said
     if why:
         given_up = replace(why, says=f"going to zero was given up: {why.says}")
-        return IdleStep(state, Wanted.WAKE, why=given_up)
+        return IdleStep(state, NextStep.WAKE, why=given_up)
     if any(each.replicas for each in look.workloads):
         continues = PolicyWhy(PolicyCause.CONTINUES, "going to zero continues")
-        return IdleStep(fall(state, look, now), Wanted.FALL, why=continues)
+        return IdleStep(fall(state, look, now), NextStep.FALL, why=continues)
     return at_zero(policy, state, now)
 
 
@@ -251,22 +251,22 @@ def _asleep(
         return IdleStep(state)
     if why := _no_reason_to_sleep(policy, state):
         why = replace(why, says=f"{why.says}: waking")
-        return IdleStep(state, Wanted.WAKE, why=why, reason=WakeReason.MANUAL)
+        return IdleStep(state, NextStep.WAKE, why=why, reason=WakeReason.MANUAL)
     if state.keep_up_until > now:
         kept = PolicyWhy(PolicyCause.KEPT_UP, "it is to be kept up: waking")
-        return IdleStep(state, Wanted.WAKE, why=kept, reason=WakeReason.MANUAL)
+        return IdleStep(state, NextStep.WAKE, why=kept, reason=WakeReason.MANUAL)
     if not _by_schedule(policy, state):
         verdict, why = listen(policy, state, look, defaults, now)
         if verdict is ActivityVerdict.ACTIVE:
             why = replace(why, says=f"activity while at zero: {why.says}")
-            return IdleStep(state, Wanted.WAKE, why=why)
+            return IdleStep(state, NextStep.WAKE, why=why)
     state, stretches = _roll(policy, state, look.rate, now)
     return IdleStep(state, stretches=stretches)
 
 
 def _no_reason_to_sleep(policy: Policy, state: IdleState) -> PolicyWhy:
     """Why a target that sleeps should not: the policy no longer says what put it to sleep. Nothing else would
-    wake it, since idleness is not watched any more, or no schedule is left."""
+    wake it, since idleness is no longer watched, or no schedule is left."""
     return NO_WHY if policy.enabled and _by_schedule(policy, state) else not_watched(policy)
 
 
@@ -283,14 +283,14 @@ def _waking(policy: Policy, state: IdleState, look: ActivityLook, now: int) -> I
             return IdleStep(state)
         reason = state.wake_reason or WakeReason.MANUAL
         again = PolicyWhy(PolicyCause.UNANSWERED, "a wake that was not carried out is repeated")
-        return IdleStep(state, Wanted.WAKE, why=again, reason=reason)
+        return IdleStep(state, NextStep.WAKE, why=again, reason=reason)
     there = [each for each in look.workloads if each.replicas]
     if by_hand := zero_by_hand(policy, look):
         return stay_up(policy, state, by_hand, now, now)
     # A pool has no workloads to be ready: without a node of it nothing is awake.
     nodes = not policy.target.pool or bool(look.ready_nodes)
     if nodes and all(each.ready for each in there):
-        return IdleStep(state, Wanted.READY)
+        return IdleStep(state, NextStep.READY)
     state, stretches = _roll(policy, state, state.rate, now)
     return IdleStep(state, stretches=stretches)
 

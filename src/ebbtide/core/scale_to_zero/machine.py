@@ -15,7 +15,7 @@ from enum import StrEnum
 from ebbtide.core.scale_to_zero import idle, rules
 from ebbtide.core.scale_to_zero import wake as waking
 from ebbtide.core.scale_to_zero.activity import ActivityLook, is_unreadable, may_not_fall, scaled_by_another
-from ebbtide.core.scale_to_zero.idle import IdleStep, Wanted
+from ebbtide.core.scale_to_zero.idle import IdleStep, NextStep
 from ebbtide.core.scale_to_zero.rules import Due, price_each, replicas_in, with_base
 from ebbtide.model.effect import (
     Breach,
@@ -111,13 +111,13 @@ def advance(state: IdleState, observed: Observed, now: float) -> TargetStep:
         return _answer(state, due, observed, at)
     step = idle.evaluate(observed.policy, state, observed.look, observed.defaults, at)
     match step.wanted:
-        case Wanted.FALL:
+        case NextStep.FALL:
             return _fall(step, observed)
-        case Wanted.FINISH:
+        case NextStep.FINISH:
             return _noted(step, StepResult.FELL)
-        case Wanted.WAKE:
+        case NextStep.WAKE:
             return replace(wake(step.state, observed, WakeOrder(step.reason), at), told=step.why.says)
-        case Wanted.READY:
+        case NextStep.READY:
             return ready(step.state, observed, now)
         case _:
             return _by_rules(state, step, observed, at)
@@ -212,7 +212,9 @@ def _answer(state: IdleState, due: Due, observed: Observed, now: int) -> TargetS
     if why := scaled_by_another(look.workloads):
         return _answered(state, due, replace(why, says=f"{said}: left alone, {why.says}"))
     asleep = replace(idle.fall(state, look, now), idle_since=None, scheduled_until=due.at)
-    return _fall(IdleStep(asleep, Wanted.FALL, why=_of(due, PolicyCause.SCHEDULE, "going to zero")), observed)
+    return _fall(
+        IdleStep(asleep, NextStep.FALL, why=_of(due, PolicyCause.SCHEDULE, "going to zero")), observed
+    )
 
 
 def _rise(state: IdleState, due: Due, observed: Observed, now: int) -> TargetStep:

@@ -1,10 +1,9 @@
-"""What is wrong with a policy that only shows next to the pools and the other policies; and of those that
-objects of the cluster declare, who wins where two want one target, and what each is told.
+"""Problems of a policy that only show together with the pools and the other policies; and, of policies that
+objects of the cluster declare, which one wins if two want the same target, and what the status of each says.
 
-The same for a file, the API and the command line; the place of each problem is the path of its field.
-
-Policies that objects of the cluster declare: who wins where two want one target, and what each is told.
-Pure: the same objects, policies and states give the same answer for every runner, in any order.
+The checks are the same for a file, the API and the command line; the place of each problem is the path of its
+field. For declared policies, the same objects, policies and states give the same answer for every runner, in
+any order.
 """
 
 from __future__ import annotations

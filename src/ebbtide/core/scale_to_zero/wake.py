@@ -1,13 +1,12 @@
-"""Waking: what a wake makes of a policy's state, what it restores, and when it is over; whether a Service
-may be pointed at the gates, and when it may be given back to its pods.
+"""Waking: how a wake changes a policy's state, what it restores, and when it is over; and takeovers of
+Services.
 
 A wake always wins. It is written first, with a higher `wake_count`, and only then carried out, so
 a runner that was about to scale to zero finds its write refused. `last_scaled_at` is 0 from the moment a wake
-is written until its calls have been answered: while it is 0, somebody must still make them.
+is written until its calls have been answered: while it is 0, a runner must still make them.
 
-Whether a Service may be pointed at the gates, when it may be given back to its pods, and what stands out. A
-Service that sleeps is taken over before its workloads go to zero and given back after its pods are ready. So
-at any moment it has pods, or gates that wake.
+A Service is pointed at the gates before its workloads go to zero, and back at its pods after they are ready.
+So at any moment it has pods, or gates that wake.
 """
 
 from __future__ import annotations

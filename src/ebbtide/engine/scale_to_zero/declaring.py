@@ -1,5 +1,5 @@
-"""Policies that objects of the cluster declare, brought into the store once a round, and what those objects
-are told of how their policies are doing.
+"""Policies that objects of the cluster declare, brought into the store once a round, and the status of those
+objects.
 
 The store is what counts: an object is compared with the policy that carries its name as origin, so a runner
 that dies anywhere leaves nothing that the next round does not find. An object that is gone ends its policy in

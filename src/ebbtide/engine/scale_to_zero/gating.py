@@ -24,7 +24,7 @@ from ebbtide.ports import Services
 
 MOST_TRIES = 20
 CLAIMED_SECONDS = 30 * 86_400
-"""How long a gate port is kept for a Service port that nobody asks for any more."""
+"""How long a gate port is kept for a Service port that is no longer used."""
 ASKED_SECONDS = 600
 """How long a claim is known without asking again."""
 PAGE = 1000
@@ -145,7 +145,7 @@ class Gating:
     def _drop(self, orphan: Takeover) -> Iterator[str]:
         try:
             self._services.release(orphan)
-            yield f"{orphan.service} has no gate any more: it was released"
+            yield f"{orphan.service} no longer has a gate: it was released"
         except EbbtideError as error:
             yield str(error)
 

@@ -1,5 +1,5 @@
-"""What one round of the idle loop sees: signals and the cluster once for all policies, workloads as far as
-somebody asks for them, and what each target costs."""
+"""What one round of the idle loop sees: signals and the cluster once for all policies, workloads on
+demand, and what each target costs."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class RoundReport:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """What came of one policy's step."""
+    """The result of one policy's step."""
 
     policy: Policy
     result: StepResult

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from ebbtide.core.scale_to_zero.eta import Eta
+from ebbtide.core.scale_to_zero.eta import LearnedEta
 from ebbtide.core.scale_to_zero.idle import stay_up
 from ebbtide.core.scale_to_zero.machine import TargetStep
 from ebbtide.core.scale_to_zero.savings import SavingsReport
@@ -132,16 +132,16 @@ class Scaling:
             return None
         return self.wake(policy_id, WakeReason.API_REQUEST)
 
-    def eta(self, policy_id: str) -> Eta:
+    def eta(self, policy_id: str) -> LearnedEta:
         """As `eta_of`, by the id. `NotFound` where there is no such policy."""
         return self._estimating.eta(self._context.find(policy_id)[1])
 
-    def eta_of(self, state: IdleState) -> Eta:
+    def eta_of(self, state: IdleState) -> LearnedEta:
         """How long until it is ready, from now, and what that was learned from: what is left of a wake in
         progress, else all of a wake that began now."""
         return self._estimating.eta(state)
 
-    def etas(self) -> dict[str, Eta]:
+    def etas(self) -> dict[str, LearnedEta]:
         """Of all policies that sleep or wake, by id: for a gate, which is asked before it may ask."""
         states = self.ports.policies.list_states()
         return {state.policy_id: self.eta_of(state) for state in states if state.phase in NOT_UP}

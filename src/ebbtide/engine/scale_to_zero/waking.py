@@ -1,5 +1,5 @@
-"""Waking a policy's target: run its machine from the wake that somebody asks for, and follow it to its end;
-and how long until it is ready. Callers who ask for the same at the same time share one answer.
+"""Waking a policy's target: run its machine from the requested wake to its end; and how long until it is
+ready. Callers who ask for the same at the same time share one answer.
 
 The write raises the wake count, so a runner that was about to scale to zero is refused; the call to the
 cluster changes each workload's version, so a call to zero that is still on its way is refused too. Only the
@@ -22,7 +22,7 @@ from typing import Generic, Literal, TypeVar
 from ebbtide.core.scale_to_zero import machine
 from ebbtide.core.scale_to_zero import wake as core
 from ebbtide.core.scale_to_zero.activity import ActivityLook
-from ebbtide.core.scale_to_zero.eta import Eta, NodeTime, eta, node_times, remaining
+from ebbtide.core.scale_to_zero.eta import LearnedEta, NodeTime, eta, node_times, remaining
 from ebbtide.core.scale_to_zero.machine import Observed, TargetStep, WakeOrder
 from ebbtide.core.scale_to_zero.node_first import ready_nodes
 from ebbtide.core.scale_to_zero.rules import replicas_in
@@ -109,7 +109,7 @@ class Estimating:
         self._nodes: tuple[NodeTime, ...] = ()
         self._read_at: float | None = None
 
-    def eta(self, state: IdleState) -> Eta:
+    def eta(self, state: IdleState) -> LearnedEta:
         """From now: of a wake in progress what is left of it; else of one that begins now."""
         first = state.node_first if state.phase in ASLEEP else None
         whole = eta(state.wakes, first, self._node_times(), self._context.now)

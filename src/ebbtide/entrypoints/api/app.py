@@ -17,7 +17,7 @@ from ebbtide.entrypoints.api import routing
 from ebbtide.entrypoints.api.cluster import expected_routes, pod_routes
 from ebbtide.entrypoints.api.cluster import router as cluster_routes
 from ebbtide.entrypoints.api.events import router as event_routes
-from ebbtide.entrypoints.api.guard import BodyLimit, Guard, Limiter, Needs, scopes_of
+from ebbtide.entrypoints.api.guard import BodyLimit, Guard, Limiter, NeedsScope, scopes_of
 from ebbtide.entrypoints.api.hold import router as hold_routes
 from ebbtide.entrypoints.api.money import router as money_routes
 from ebbtide.entrypoints.api.policies import router as policy_routes
@@ -40,7 +40,7 @@ from ebbtide.entrypoints.views.schemas import (
 def demo_routes(demo: Demo) -> APIRouter:
     routes = APIRouter(prefix="/api/v1/demo", tags=["demo"])
 
-    @routes.get("", dependencies=[Depends(Needs(Scope.READ))])
+    @routes.get("", dependencies=[Depends(NeedsScope(Scope.READ))])
     def offered() -> DemoShape:
         """What can be broken, and how far the answer to the last fault is."""
         faults = [FaultShape(id=fault.id, name=fault.name, says=fault.says) for fault in demo.faults]
@@ -52,7 +52,7 @@ def demo_routes(demo: Demo) -> APIRouter:
             situation=None if survived is None else situation_shape(survived),
         )
 
-    @routes.post("/faults/{fault_id}", dependencies=[Depends(Needs(Scope.ADMIN))])
+    @routes.post("/faults/{fault_id}", dependencies=[Depends(NeedsScope(Scope.ADMIN))])
     def strike(fault_id: str) -> SaysShape:
         """Break it now."""
         return SaysShape(says=demo.strike(fault_id))
@@ -138,7 +138,9 @@ def router(site: Site) -> APIRouter:
     if site.metrics is not None:
         export = site.metrics
 
-        @routes.get("/metrics", dependencies=[Depends(Needs(Scope.READ))], response_class=PlainTextResponse)
+        @routes.get(
+            "/metrics", dependencies=[Depends(NeedsScope(Scope.READ))], response_class=PlainTextResponse
+        )
         def metrics() -> Response:
             """Metrics for Prometheus."""
             text, media_type = export()

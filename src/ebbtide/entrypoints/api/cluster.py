@@ -21,10 +21,18 @@ from ebbtide.engine.notes import DemandNotes
 from ebbtide.engine.outages import Origin
 from ebbtide.engine.switch import resumed, set_switch
 from ebbtide.entrypoints.api import routing
-from ebbtide.entrypoints.api.guard import Needs
+from ebbtide.entrypoints.api.guard import NeedsScope
 from ebbtide.entrypoints.api.routing import Problem
 from ebbtide.entrypoints.api.site import Scope, Site
-from ebbtide.entrypoints.api.views import KINDS, Kept, News, entry_shape, idle_since, node_shape, status_shape
+from ebbtide.entrypoints.api.views import (
+    KINDS,
+    News,
+    WhyKept,
+    entry_shape,
+    idle_since,
+    node_shape,
+    status_shape,
+)
 from ebbtide.entrypoints.views.headline import usual_seconds, why_pending
 from ebbtide.entrypoints.views.schemas import (
     AgainstShape,
@@ -47,10 +55,10 @@ from ebbtide.model.record import Record
 from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY
 from ebbtide.narrate import fact_in, facts_in
 
-READ = [Depends(Needs(Scope.READ))]
+READ = [Depends(NeedsScope(Scope.READ))]
 CLOSED_LATELY = 20
 LATEST_ALARMS = 20
-ADMIN = [Depends(Needs(Scope.ADMIN))]
+ADMIN = [Depends(NeedsScope(Scope.ADMIN))]
 OPERATION_KINDS = (
     LogKind.OPERATION_BEGUN,
     LogKind.OPERATION_CLOSED,
@@ -193,7 +201,7 @@ def began(site: Site, limit: int, before: str) -> dict[str, OperationBegun]:
     return {fact.decision_id: fact for fact in facts_in(entries, OperationBegun)}
 
 
-def why_kept(site: Site, record: Record) -> Kept:
+def why_kept(site: Site, record: Record) -> WhyKept:
     """By the newest decision. Where it never came to look at single nodes, the precondition that stopped it
     is the answer for all of them."""
     entry = newest(site, LogKind.DECISION)
@@ -201,15 +209,15 @@ def why_kept(site: Site, record: Record) -> Kept:
     each = {refusal.node_name: refusal.reason for verdict in verdicts for refusal in verdict.refusals}
     if record.operation is not None:
         kind = KINDS[type(record.operation).__name__]
-        return Kept(each, f"a {kind} is in progress, and nodes are chosen when none is", at)
+        return WhyKept(each, f"a {kind} is in progress, and nodes are chosen when none is", at)
     asked = next((verdict for verdict in verdicts if verdict.action is Action.SCALE_DOWN), None)
-    return Kept(each, asked.failed.says if asked and asked.failed else "", at)
+    return WhyKept(each, asked.failed.says if asked and asked.failed else "", at)
 
 
 def pod_routes(site: Site) -> APIRouter:
     routes = APIRouter(prefix="/api/v1", tags=["cluster"])
 
-    @routes.get("/pods/{namespace}/{name}", dependencies=[Depends(Needs(Scope.READ))])
+    @routes.get("/pods/{namespace}/{name}", dependencies=[Depends(NeedsScope(Scope.READ))])
     def pod(namespace: str, name: str) -> PodShape:
         """Why a pod is pending: what each node lacks for it, and whether a node is being added."""
         snapshot = site.sight.snapshot()
@@ -265,7 +273,7 @@ def expected_routes(site: Site) -> APIRouter:
     routes = APIRouter(prefix="/api/v1", tags=["cluster"])
     expected = _Expected(site)
 
-    @routes.get("/forecast", dependencies=[Depends(Needs(Scope.READ))])
+    @routes.get("/forecast", dependencies=[Depends(NeedsScope(Scope.READ))])
     def forecast() -> ForecastShape:
         """Pods that were asked for in the last day and are expected in the next twelve hours, by quarter
         of an hour. Without `forecast.enabled` nothing is noted or expected."""

@@ -19,7 +19,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Message, Receive, Scope, Send
 
-from ebbtide.entrypoints.api.guard import Needs
+from ebbtide.entrypoints.api.guard import NeedsScope
 from ebbtide.entrypoints.api.routing import Problem
 from ebbtide.entrypoints.api.site import Scope as Right
 from ebbtide.entrypoints.api.site import Site
@@ -167,7 +167,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get(
         "/events",
-        dependencies=[Depends(Needs(Right.READ))],
+        dependencies=[Depends(NeedsScope(Right.READ))],
         response_class=StreamingResponse,
         responses={200: {"content": {"text/event-stream": {}}}},
     )

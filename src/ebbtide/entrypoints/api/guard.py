@@ -2,7 +2,7 @@
 
 A caller is the token that was verified, else the address: an unverified token can be a new one with every
 request. Each has so many requests a minute, in memory that does not grow with the number of callers.
-Every route says its scope in its `Needs`; a test has the literal table of all of them.
+Every route says its scope in its `NeedsScope`; a test has the literal table of all of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MOST_HELD_EACH = 2 * 1024 * 1024
 """Of one address: nobody takes all of it alone."""
 
 
-class Needs:
+class NeedsScope:
     """A dependency: the caller's token has at least this scope. Its scope is read by the docs and tests."""
 
     def __init__(self, scope: Scope, basic: bool = False) -> None:
@@ -112,7 +112,7 @@ def address_of(request: Request) -> str:
 
 
 async def limit_wakes(request: Request) -> None:
-    """After `Needs`."""
+    """After `NeedsScope`."""
     site: Site = request.app.state.site
     count_wake(request, who_asks(site, request.headers, address_of(request)))
 
@@ -199,7 +199,7 @@ def host_name(header: str) -> str:
     return header.rpartition(":")[0] if header.count(":") == 1 else header
 
 
-class Held:
+class HeldBodies:
     """Bytes of bodies that are kept for callers without a token. Only the thread of the event loop comes
     here."""
 
@@ -230,11 +230,11 @@ class BodyLimit:
     A body is kept until it is whole, and who signed a webhook is known only then. So those of callers without
     a token have a limit together too: a body in each place would be more memory than the process may have."""
 
-    def __init__(self, app: Any, most: int, site: Site, held: Held | None = None) -> None:
+    def __init__(self, app: Any, most: int, site: Site, held: HeldBodies | None = None) -> None:
         self._app = app
         self._most = most
         self._site = site
-        self._held = held or Held()
+        self._held = held or HeldBodies()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -296,7 +296,7 @@ def _too_many_bodies() -> Problem:
 
 def scopes_of(dependencies: Sequence[Any]) -> list[Scope]:
     """The scopes that a route asks for; for the docs and for the test that none is without."""
-    return [each.dependency.scope for each in dependencies if isinstance(each.dependency, Needs)]
+    return [each.dependency.scope for each in dependencies if isinstance(each.dependency, NeedsScope)]
 
 
 @dataclass(slots=True)

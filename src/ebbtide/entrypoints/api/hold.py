@@ -33,7 +33,7 @@ from ebbtide.core.scale_to_zero.wake import cold_start_timeout
 from ebbtide.engine.scale_to_zero.policies import Policies
 from ebbtide.engine.scale_to_zero.scaling import Scaling, Woken
 from ebbtide.entrypoints.api import routing
-from ebbtide.entrypoints.api.guard import Needs, address_of, may_start_wake, who_asks
+from ebbtide.entrypoints.api.guard import NeedsScope, address_of, may_start_wake, who_asks
 from ebbtide.entrypoints.api.routing import Problem, RouteContext, answer, field_name
 from ebbtide.entrypoints.api.serving import places
 from ebbtide.entrypoints.api.site import Scope
@@ -58,7 +58,7 @@ ASLEEP = (Phase.FALLING, Phase.ZERO)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HoldResult:
     """How it ended."""
 
     ready: bool
@@ -77,7 +77,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HoldAnswer:
     policy: Policy
     woken: Woken | None
     """None where it is awake."""
@@ -89,13 +89,13 @@ class _Question:
     """The one in progress, and the one that comes after it. Who comes while a question is in progress shares
     the next: the answer to this one may be from before the policy fell asleep."""
 
-    now: asyncio.Task[Answer] | None = None
-    following: asyncio.Task[Answer] | None = None
+    now: asyncio.Task[HoldAnswer] | None = None
+    following: asyncio.Task[HoldAnswer] | None = None
     awake_at: float | None = None
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownPolicy:
     """Of a policy, what the last answer said: for while the store does not answer."""
 
     name: str
@@ -119,7 +119,7 @@ class Holding:
     waiting: Waiting
     most: int
     _questions: dict[str, _Question] = field(default_factory=dict)
-    _known: dict[str, _Known] = field(default_factory=dict)
+    _known: dict[str, _KnownPolicy] = field(default_factory=dict)
     _held: Counter[str] = field(default_factory=Counter)
     _limiter: CapacityLimiter | None = None
 
@@ -127,10 +127,10 @@ class Holding:
     def held(self) -> int:
         return self._held.total()
 
-    async def hold(self, name: str, caller: Caller) -> Held:
+    async def hold(self, name: str, caller: Caller) -> HoldResult:
         """`NotFound` where there is no such policy, by name or id."""
         if self._was_awake(name):
-            return Held(True, name)
+            return HoldResult(True, name)
         known = self._known.get(name)
         if self.held >= self.most or self._held[name] >= (known.most if known else self.most):
             return self._late(name, "too many requests are held already")
@@ -146,7 +146,7 @@ class Holding:
         at = question.awake_at if question is not None else None
         return at is not None and asyncio.get_running_loop().time() - at < AWAKE_SECONDS
 
-    async def _hold(self, name: str, caller: Caller, since: float) -> Held:
+    async def _hold(self, name: str, caller: Caller, since: float) -> HoldResult:
         loop, failures, why = asyncio.get_running_loop(), 0, "it is not awake yet"
         while True:
             try:
@@ -160,7 +160,7 @@ class Holding:
                 async with asyncio.timeout_at(self._deadline(name, caller, since)):
                     if answer.woken is None or await self._ready(answer.policy, answer.woken):
                         self._questions[name].awake_at = loop.time()
-                        return Held(True, name)
+                        return HoldResult(True, name)
                 why = "it is not awake yet"
             except TimeoutError:
                 return self._late(name, why)
@@ -179,16 +179,20 @@ class Holding:
         own = known.hold_seconds if known else self.scaling.defaults.cold_start_timeout_seconds
         return since + (own if caller.seconds is None else caller.seconds)
 
-    def _late(self, name: str, why: str) -> Held:
+    def _late(self, name: str, why: str) -> HoldResult:
         known = self._known.get(name)
-        return Held(False, known.name, known.eta_seconds, why) if known else Held(False, name, why=why)
+        return (
+            HoldResult(False, known.name, known.eta_seconds, why)
+            if known
+            else HoldResult(False, name, why=why)
+        )
 
     async def _ready(self, policy: Policy, woken: Woken) -> bool:
         until = self.scaling.ports.clock.now() + cold_start_timeout(policy, self.scaling.defaults)
         ended = await self.waiting.ready(policy.id, woken.wake_id, until)
         return ended is not None and ended.ready
 
-    async def _ask(self, name: str, caller: Caller) -> Answer:
+    async def _ask(self, name: str, caller: Caller) -> HoldAnswer:
         question = self._questions.setdefault(name, _Question())
         if question.now is None:
             question.now = asyncio.create_task(self._asked(name, question, caller))
@@ -199,13 +203,13 @@ class Holding:
             question.following.add_done_callback(retrieve)
         return await asyncio.shield(question.following)
 
-    async def _asked_after(self, name: str, question: _Question, caller: Caller) -> Answer:
+    async def _asked_after(self, name: str, question: _Question, caller: Caller) -> HoldAnswer:
         if question.now is not None:
             await asyncio.wait({question.now})
         question.now, question.following = asyncio.current_task(), None
         return await self._asked(name, question, caller)
 
-    async def _asked(self, name: str, question: _Question, caller: Caller) -> Answer:
+    async def _asked(self, name: str, question: _Question, caller: Caller) -> HoldAnswer:
         self._limiter = self._limiter or CapacityLimiter(ASKED_AT_ONCE)
         try:
             answer = await to_thread.run_sync(self._look, name, caller, limiter=self._limiter)
@@ -218,7 +222,7 @@ class Holding:
         self._note(name, answer)
         return answer
 
-    def _look(self, name: str, caller: Caller) -> Answer:
+    def _look(self, name: str, caller: Caller) -> HoldAnswer:
         """In a thread."""
         try:
             if why_not_plain(name):
@@ -228,13 +232,13 @@ class Holding:
             raise _Gone(error) from error
         state = self.scaling.ports.policies.find_state(policy.id)
         if state is not None and state.phase in ASLEEP and (why := caller.may_wake()):
-            return Answer(policy, None, why)
-        return Answer(policy, self.scaling.arrival(policy.id))
+            return HoldAnswer(policy, None, why)
+        return HoldAnswer(policy, self.scaling.arrival(policy.id))
 
-    def _note(self, name: str, answer: Answer) -> None:
+    def _note(self, name: str, answer: HoldAnswer) -> None:
         policy, gate = answer.policy, answer.policy.gate
         limit = cold_start_timeout(policy, self.scaling.defaults)
-        self._known[name] = _Known(
+        self._known[name] = _KnownPolicy(
             policy.name,
             self.most if gate is None else gate.max_held,
             limit if gate is None or gate.hold_seconds is None else gate.hold_seconds,
@@ -297,7 +301,7 @@ def router(context: RouteContext) -> APIRouter:
     routes = APIRouter(prefix="/api/v1", tags=["wake"])
     most = max(1, min(context.site.max_holds, places() // 2))
     holding = Holding(context.scaling, context.policies, Waiting(context.scaling), most)
-    needs = [Depends(Needs(Scope.WAKE, basic=True))]
+    needs = [Depends(NeedsScope(Scope.WAKE, basic=True))]
 
     async def hold(policy: str, request: Request) -> Response:
         """Wake a policy and answer when it is awake: for gateways, before they pass a request on. What is
@@ -334,20 +338,20 @@ def read_keys(request: Request) -> HoldKeys:
         raise Problem(422, f"{first['field']}: {first['says']}; nothing was changed", errors) from error
 
 
-async def until_gone(request: Request, holding: Holding, policy: str, caller: Caller) -> Held:
+async def until_gone(request: Request, holding: Holding, policy: str, caller: Caller) -> HoldResult:
     """Ends with the caller: one that leaves must not keep its place."""
     held = asyncio.create_task(holding.hold(policy, caller))
     gone = asyncio.create_task(_gone(request))
     try:
         await asyncio.wait({held, gone}, return_when=asyncio.FIRST_COMPLETED)
-        return held.result() if held.done() else Held(False, policy, why="the caller has left")
+        return held.result() if held.done() else HoldResult(False, policy, why="the caller has left")
     finally:
         for task in (held, gone):
             task.cancel()
         await asyncio.gather(held, gone, return_exceptions=True)
 
 
-def late(request: Request, keys: HoldKeys, held: Held) -> Response:
+def late(request: Request, keys: HoldKeys, held: HoldResult) -> Response:
     after = held.retry_after_seconds
     headers = {"Cache-Control": "no-store", "Retry-After": str(after)}
     again = request.headers.get("x-forwarded-uri", "")

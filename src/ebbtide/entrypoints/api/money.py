@@ -15,7 +15,7 @@ from ebbtide.core.consolidation.evaluate import evaluate
 from ebbtide.core.prices import CostPoint, cost_point, paid
 from ebbtide.engine.notes import read_points
 from ebbtide.engine.outages import Origin
-from ebbtide.entrypoints.api.guard import Needs
+from ebbtide.entrypoints.api.guard import NeedsScope
 from ebbtide.entrypoints.api.site import Scope, Site
 from ebbtide.entrypoints.api.views import total_of
 from ebbtide.entrypoints.views.schemas import Shape
@@ -158,7 +158,7 @@ class LastBacktestShape(Shape):
     backtest: BacktestShape | None = Field(description="Null until one is published.")
 
 
-READ = [Depends(Needs(Scope.READ))]
+READ = [Depends(NeedsScope(Scope.READ))]
 DAY_SECONDS = 86400
 MOST_POINTS = 2000
 

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from ebbtide.config.policies import PolicyKeys
 from ebbtide.core.scale_to_zero.savings import open_stretch
 from ebbtide.engine.scale_to_zero.context import read_stretch
-from ebbtide.entrypoints.api.guard import Needs
+from ebbtide.entrypoints.api.guard import NeedsScope
 from ebbtide.entrypoints.api.routing import RouteContext, etag, pack, seen_version, unpack
 from ebbtide.entrypoints.api.site import Scope
 from ebbtide.entrypoints.views.inputs import logged_between
@@ -38,9 +38,9 @@ from ebbtide.model.log import LogKind
 from ebbtide.model.policy import Policy
 from ebbtide.narrate import fact_in
 
-READ = [Depends(Needs(Scope.READ))]
-WAKE = [Depends(Needs(Scope.WAKE))]
-ADMIN = [Depends(Needs(Scope.ADMIN))]
+READ = [Depends(NeedsScope(Scope.READ))]
+WAKE = [Depends(NeedsScope(Scope.WAKE))]
+ADMIN = [Depends(NeedsScope(Scope.ADMIN))]
 
 
 def router(context: RouteContext) -> APIRouter:
@@ -129,7 +129,7 @@ MOST_POLICIES = 500
 def strip_routes(desk: RouteContext) -> APIRouter:
     routes = APIRouter(prefix="/api/v1/scaling", tags=["policies"])
 
-    @routes.get("/strips", dependencies=[Depends(Needs(Scope.READ))])
+    @routes.get("/strips", dependencies=[Depends(NeedsScope(Scope.READ))])
     def strips(
         days: Annotated[int, Query(ge=1, le=31, description="How far back.")] = 7,
     ) -> StripsShape:

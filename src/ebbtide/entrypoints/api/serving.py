@@ -66,7 +66,7 @@ class Patience:
 
 def waited_for_core() -> float:
     """For how many seconds this thread could have run while other processes had the cores, or while the
-    container was beyond its limit; 0 where the system does not tell."""
+    container was beyond its limit; 0 if the system does not say."""
     try:
         return int(SCHEDULED.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
@@ -102,17 +102,17 @@ class Governor:
         return self._used() + self._waited()
 
 
-class Room:
+class ConnectionPlaces:
     """The places. Only the thread of the event loop comes here."""
 
     def __init__(self, most: int, clock: Clock = time.monotonic) -> None:
         self.most = most
         self.governor = Governor()
         self._clock = clock
-        self._taken: set[Connection] = set()
+        self._taken: set[LimitedConnection] = set()
         self._coming = 0
         """Let in, and not yet a connection of ours."""
-        self._idle: dict[Connection, float] = {}
+        self._idle: dict[LimitedConnection, float] = {}
         """Not being answered, and since when; the longest first."""
 
     def has_place(self) -> bool:
@@ -131,7 +131,7 @@ class Room:
     def let_in(self) -> None:
         self._coming += 1
 
-    def enter(self, newcomer: Connection) -> bool:
+    def enter(self, newcomer: LimitedConnection) -> bool:
         """False where every place is taken by somebody who is being answered."""
         self._coming -= 1
         if len(self._taken) >= self.most:
@@ -140,22 +140,22 @@ class Room:
         self._idle[newcomer] = self._clock()
         return True
 
-    def answering(self, connection: Connection) -> None:
+    def answering(self, connection: LimitedConnection) -> None:
         self._idle.pop(connection, None)
 
-    def idle(self, connection: Connection) -> None:
+    def idle(self, connection: LimitedConnection) -> None:
         if connection in self._taken:
             self._idle.setdefault(connection, self._clock())
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: LimitedConnection) -> None:
         self._taken.discard(connection)
         self._idle.pop(connection, None)
 
 
-class Connection(H11Protocol):
+class LimitedConnection(H11Protocol):
     """One connection, which has a place or is turned away, and a time limit for each part of a request."""
 
-    room: Room
+    room: ConnectionPlaces
     patience: Patience
 
     def __init__(self, *args: Any, **named: Any) -> None:
@@ -202,7 +202,7 @@ class Connection(H11Protocol):
             self._unread = None
 
     def drop(self) -> None:
-        """At once: whatever was to be sent is not sent any more."""
+        """At once: whatever is still to be sent is dropped."""
         self._leave()
         self.transport.abort()
 
@@ -234,9 +234,9 @@ class Connection(H11Protocol):
                 timer.cancel()
 
 
-def guarded(room: Room, patience: Patience) -> type[Connection]:
+def guarded(room: ConnectionPlaces, patience: Patience) -> type[LimitedConnection]:
     """The kind of connection for this room."""
-    return type("Guarded", (Connection,), {"room": room, "patience": patience})
+    return type("Guarded", (LimitedConnection,), {"room": room, "patience": patience})
 
 
 STOP_SECONDS = 5.0
@@ -257,7 +257,7 @@ def served(
 ) -> Iterator[int]:
     """The port it listens on, which is a free one where 0 was asked for. It holds `most` connections, by
     default half of the descriptors of this process."""
-    listener, room = _listener(host, port), Room(most or places())
+    listener, room = _listener(host, port), ConnectionPlaces(most or places())
     config = uvicorn.Config(
         app,
         http=guarded(room, patience or Patience()),
@@ -271,7 +271,7 @@ def served(
         timeout_keep_alive=(patience or Patience()).idle_seconds,
         timeout_graceful_shutdown=1,
     )
-    server = _Server(config, room)
+    server = _AdmittingServer(config, room)
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     thread = threading.Thread(target=server.run, args=([listener],), name="ebbtide-api", daemon=True)
@@ -285,11 +285,11 @@ def served(
         listener.close()
 
 
-class _Server(uvicorn.Server):
+class _AdmittingServer(uvicorn.Server):
     """Lets callers in by itself: the event loop would take as many at once as its backlog, whether there is a
     place for them or not."""
 
-    def __init__(self, config: uvicorn.Config, room: Room) -> None:
+    def __init__(self, config: uvicorn.Config, room: ConnectionPlaces) -> None:
         super().__init__(config)
         self._room = room
         self._coming: set[asyncio.Task[Any]] = set()

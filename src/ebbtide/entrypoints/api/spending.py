@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from ebbtide.core.prices import CostPoint, cost_point
 from ebbtide.engine.notes import point_of
 from ebbtide.engine.scale_to_zero.scaling import Scaling
-from ebbtide.entrypoints.api.guard import Needs
+from ebbtide.entrypoints.api.guard import NeedsScope
 from ebbtide.entrypoints.api.money import (
     BacktestShape,
     LastBacktestShape,
@@ -55,7 +55,7 @@ COMPARED_WITH = "the nodes of the busiest moment of the last 24 hours, all on de
 def router(site: Site) -> APIRouter:
     routes = APIRouter(prefix="/api/v1", tags=["money"])
 
-    @routes.get("/spending", dependencies=[Depends(Needs(Scope.READ))])
+    @routes.get("/spending", dependencies=[Depends(NeedsScope(Scope.READ))])
     def spending(
         days: Annotated[int, Query(ge=1, le=90, description="How far back, in whole days.")] = 30,
     ) -> SpendingShape:
@@ -179,7 +179,7 @@ def _share(share: Share, slept: Mapping[str, Decimal]) -> ShareShape:
     )
 
 
-READ = [Depends(Needs(Scope.READ))]
+READ = [Depends(NeedsScope(Scope.READ))]
 First = Annotated[str, Query(alias="from", max_length=10, description="First day, as 2026-01-31.")]
 Last = Annotated[str, Query(alias="to", max_length=10, description="Last day, included.")]
 Form = Annotated[str, Query(alias="format", pattern="^(json|csv)$", description="json or csv.")]
@@ -221,7 +221,7 @@ WHOLE_CENTS = Decimal("0.01")
 def what_if_routes(site: Site) -> APIRouter:
     routes = APIRouter(prefix="/api/v1", tags=["money"])
 
-    @routes.get("/backtest", dependencies=[Depends(Needs(Scope.READ))])
+    @routes.get("/backtest", dependencies=[Depends(NeedsScope(Scope.READ))])
     def backtest() -> LastBacktestShape:
         """The backtest that was published last: what each of its settings would cost a month."""
         found = last_published(site.store)

@@ -70,7 +70,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class WhyKept:
     """Why nodes are still there: those that the newest decision looked at one by one, and the rest."""
 
     each: Mapping[str, str]
@@ -283,7 +283,7 @@ def brakes(record: Record, settings: Settings, now: int) -> Iterator[Brake]:
 
 
 def node_shape(
-    node: Node, seen: Seen, record: Record, settings: Settings, kept: Kept, idle: Mapping[str, int]
+    node: Node, seen: Seen, record: Record, settings: Settings, kept: WhyKept, idle: Mapping[str, int]
 ) -> NodeShape:
     """`idle` is `idle_since` of the record, which is the same for all nodes."""
     snapshot, use = seen.snapshot, seen.uses.get(node.uid)

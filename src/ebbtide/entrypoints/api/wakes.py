@@ -23,7 +23,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ebbtide.core.scale_to_zero.wake import cold_start_timeout
 from ebbtide.engine.scale_to_zero.scaling import Scaling, Woken
-from ebbtide.entrypoints.api.guard import Needs, count_stranger, count_wake, limit_wakes
+from ebbtide.entrypoints.api.guard import NeedsScope, count_stranger, count_wake, limit_wakes
 from ebbtide.entrypoints.api.routing import Problem, RouteContext
 from ebbtide.entrypoints.api.site import Scope
 from ebbtide.entrypoints.views.policy_schemas import (
@@ -83,12 +83,12 @@ class Waiting:
 
 
 def retrieve(task: asyncio.Task[Any]) -> None:
-    """An error that nobody waits for any more is not worth a warning."""
+    """An error that no caller waits for is not worth a warning."""
     if not task.cancelled():
         task.exception()
 
 
-WAKE = [Depends(Needs(Scope.WAKE)), Depends(limit_wakes)]
+WAKE = [Depends(NeedsScope(Scope.WAKE)), Depends(limit_wakes)]
 KEY_SECONDS = 86_400
 """How long the answer to an Idempotency-Key is kept."""
 WAKING = "waking"

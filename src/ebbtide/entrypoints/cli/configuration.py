@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
-from ebbtide.entrypoints.cli.options import (
-    GOOD,
-    QUIET,
-    STRONG,
-    AsJson,
-    ConfigPath,
-    console,
-    read_config,
-    write_json,
-    write_lines,
-)
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, read_config
+from ebbtide.entrypoints.views.terminal import GOOD, QUIET, STRONG, console, write_json, write_lines
 
 if TYPE_CHECKING:
     from ebbtide.config.load import Effective

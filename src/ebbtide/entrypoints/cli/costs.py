@@ -13,18 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from ebbtide.entrypoints.cli.options import (
-    GOOD,
-    QUIET,
-    STRONG,
-    AsJson,
-    ConfigPath,
-    read_config,
-    rows,
-    write_json,
-    write_lines,
-)
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, read_config
 from ebbtide.entrypoints.cli.policies import book_of, in_the_store, in_the_store_if_any
+from ebbtide.entrypoints.views.terminal import GOOD, QUIET, STRONG, rows, write_json, write_lines
 from ebbtide.errors import EbbtideError, NotFound, Usage
 
 if TYPE_CHECKING:

@@ -16,15 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from ebbtide.entrypoints.cli.options import (
-    AsJson,
-    ConfigPath,
-    existing_store,
-    moment,
-    read_config,
-    write_json,
-    write_lines,
-)
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, existing_store, read_config
+from ebbtide.entrypoints.views.terminal import moment, write_json, write_lines
 from ebbtide.errors import Retryable, StoreUnusable, Unanswered, Usage
 
 if TYPE_CHECKING:

@@ -16,20 +16,14 @@ import typer
 from rich.text import Text
 
 from ebbtide.entrypoints.cli.options import (
-    BAD,
-    GOOD,
-    QUIET,
-    STRONG,
     AsJson,
     ConfigPath,
-    console,
     existing_store,
     looking_only,
     read_config,
     says_simulated,
-    write_json,
-    write_lines,
 )
+from ebbtide.entrypoints.views.terminal import BAD, GOOD, QUIET, STRONG, console, write_json, write_lines
 from ebbtide.errors import Usage
 from ebbtide.model.decision import Action
 from ebbtide.model.log import LogEntry, LogKind

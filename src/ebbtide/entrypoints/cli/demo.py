@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ebbtide.entrypoints.cli.options import console, write_lines
 from ebbtide.entrypoints.cli.simulation import fault_names
+from ebbtide.entrypoints.views.terminal import console, write_lines
 from ebbtide.extras import how_to_add
 
 if TYPE_CHECKING:

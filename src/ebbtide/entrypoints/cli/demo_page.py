@@ -60,7 +60,7 @@ class Breaking:
 
 
 def demo_site(live: Live, token: str, speed: float) -> Site:
-    """Everything may be read without the token, and done with it."""
+    """Reading needs no token; changes need it."""
     return Site(
         store=live.ports.store,
         settings=live.settings,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ebbtide.entrypoints.cli.options import AsJson, write_json, write_lines
+from ebbtide.entrypoints.cli.options import AsJson
+from ebbtide.entrypoints.views.terminal import write_json, write_lines
 from ebbtide.errors import ConfigError, Usage
 from ebbtide.extras import how_to_add
 

@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from ebbtide.entrypoints.cli.options import (
-    QUIET,
-    STRONG,
-    AsJson,
-    ConfigPath,
-    existing_store,
-    moment,
-    open_store,
-    read_config,
-    rows,
-    write_json,
-    write_lines,
-)
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, existing_store, open_store, read_config
 from ebbtide.entrypoints.views.inputs import why_not_plain
+from ebbtide.entrypoints.views.terminal import QUIET, STRONG, moment, rows, write_json, write_lines
 from ebbtide.errors import Usage
 from ebbtide.model.log import LogEntry, LogKind
 
@@ -174,7 +163,7 @@ def _id(entry: LogEntry) -> tuple[str, str]:
 
 def pause(
     ctx: typer.Context,
-    reason: Annotated[str, typer.Option(help="Why; shown wherever a removal is refused.")] = "",
+    reason: Annotated[str, typer.Option(help="Why. Shown with every removal that is refused.")] = "",
     config: ConfigPath = None,
 ) -> None:
     """Stop all removals. Launches continue, and so do removals that can no longer be undone."""

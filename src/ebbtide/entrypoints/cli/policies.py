@@ -16,15 +16,11 @@ from ebbtide.entrypoints.cli.options import (
     AsJson,
     ConfigPath,
     existing_store,
-    moment,
     open_ports,
     open_store,
     read_config,
-    rows,
-    span,
-    write_json,
-    write_lines,
 )
+from ebbtide.entrypoints.views.terminal import moment, rows, span, write_json, write_lines
 from ebbtide.errors import NotFound, Retryable, Usage
 from ebbtide.model.idle import WakeReason
 from ebbtide.model.policy import declared_by
@@ -41,8 +37,8 @@ if TYPE_CHECKING:
 
 
 class Unasked:
-    """Stands for the cluster in commands that only need the store, and tells nobody: the command itself says
-    what was done."""
+    """Replaces the cluster in commands that only need the store, and writes no Events: the command itself
+    says what was done."""
 
     def read(self, ref: WorkloadRef) -> Workload:
         raise Retryable(f"{ref} is not looked at by this command")

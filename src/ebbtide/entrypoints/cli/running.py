@@ -16,18 +16,8 @@ import typer
 from rich.text import Text
 
 from ebbtide import __version__
-from ebbtide.entrypoints.cli.options import (
-    QUIET,
-    AsJson,
-    ConfigPath,
-    console,
-    moment,
-    open_ports,
-    read_config,
-    says_simulated,
-    write_json,
-    write_lines,
-)
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_ports, read_config, says_simulated
+from ebbtide.entrypoints.views.terminal import QUIET, console, moment, write_json, write_lines
 
 if TYPE_CHECKING:
     from rich.console import Console

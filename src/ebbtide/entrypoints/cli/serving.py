@@ -15,14 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ebbtide.entrypoints.cli.options import (
-    AsJson,
-    ConfigPath,
-    open_ports,
-    read_config,
-    write_json,
-    write_lines,
-)
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_ports, read_config
+from ebbtide.entrypoints.views.terminal import write_json, write_lines
 from ebbtide.errors import EbbtideError, Usage
 
 if TYPE_CHECKING:
@@ -216,11 +210,11 @@ def _runner() -> Callable[..., object]:
 
 
 def _serve_metrics(config: Config, process: GateProcess, last: ExitStack) -> None:
-    from ebbtide.adapters.metrics_export.serving import MetricsServer
+    from ebbtide.adapters.metrics_export.serving import MetricsEndpoint
 
     if config.metrics_addr == "off":
         return
     host, _, port = config.metrics_addr.rpartition(":")
-    server = MetricsServer(process.health, host.strip("[]"), int(port))
+    server = MetricsEndpoint(process.health, host.strip("[]"), int(port))
     last.callback(server.close)
     write_lines([f"Metrics: http://{host}:{server.port}/metrics"])

@@ -33,7 +33,7 @@ SEED = 1
 AGE_SECONDS = 86_400
 EVERY_SECONDS, BURST_SECONDS = 1800.0, 900.0
 LOW, HIGH = 2, 8
-"""Pods for each worker there is at first, at rest and in a burst."""
+"""Pods for each worker there is at first, normally and in a burst."""
 
 
 def open_simulated(config: Config) -> bootstrap.ClusterPorts:

@@ -1,4 +1,4 @@
-"""`ebbtide simulate`: a story file or a scenario with the real engine, and what came of it; and `ebbtide
+"""`ebbtide simulate`: play a story file or a scenario with the real engine; and `ebbtide
 record`: what was asked of a cluster, as one file that plays as a story.
 """
 
@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ebbtide.entrypoints.cli.options import AsJson, write_lines
+from ebbtide.entrypoints.cli.options import AsJson
+from ebbtide.entrypoints.views.terminal import write_lines
 from ebbtide.errors import Usage
 
 if TYPE_CHECKING:
-    from ebbtide.adapters.prometheus import Source
+    from ebbtide.adapters.prometheus import PrometheusSource
     from ebbtide.config import Config
     from ebbtide.simulator.recording.file import Recording
 
@@ -194,7 +195,7 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
     """Record the demand on a cluster as one file, for `simulate`, `backtest` and `forecast`."""
     from ebbtide.config.document import Read, read_document
     from ebbtide.config.load import FILE_NAME, build_config
-    from ebbtide.entrypoints.recordings import Wanted, record_prometheus
+    from ebbtide.entrypoints.recordings import RecordingRequest, record_prometheus
     from ebbtide.entrypoints.views.foresight import said_of
     from ebbtide.simulator.recording.file import anonymised, settings_of, with_first_nodes, write_recording
     from ebbtide.simulator.recording.trace import Pods, record_trace
@@ -211,7 +212,7 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
     written = settings_of(read.values, built)
     history = None
     if prometheus:
-        wanted = Wanted(days, step, _epoch(until), output)
+        wanted = RecordingRequest(days, step, _epoch(until), output)
         found = record_prometheus(_source(built, prometheus, token_file), wanted, written, built)
         recording, history = found.recording, found.history
         for note in found.notes:
@@ -250,14 +251,14 @@ def _epoch(until: str) -> int | None:
         ) from error
 
 
-def _source(config: Config, url: str, token_file: Path | None) -> Source:
+def _source(config: Config, url: str, token_file: Path | None) -> PrometheusSource:
     """The token of the configuration goes only to the address that it is for."""
-    from ebbtide.adapters.prometheus import Source
+    from ebbtide.adapters.prometheus import PrometheusSource
 
     keys = config.adapters.metrics
     own = keys.token_file if url == keys.prometheus_url else ""
     file = token_file or (Path(own).expanduser() if own else None)
-    return Source(url, token_file=file, timeout_seconds=TIMEOUT_SECONDS)
+    return PrometheusSource(url, token_file=file, timeout_seconds=TIMEOUT_SECONDS)
 
 
 def _from_log(config: Config, written: Mapping[str, Any], days: int) -> Recording:

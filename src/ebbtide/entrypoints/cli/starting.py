@@ -14,16 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from ebbtide.entrypoints.cli.options import (
-    BAD,
-    GOOD,
-    QUIET,
-    AsJson,
-    ConfigPath,
-    read_config,
-    write_json,
-    write_lines,
-)
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, read_config
+from ebbtide.entrypoints.views.terminal import BAD, GOOD, QUIET, write_json, write_lines
 from ebbtide.errors import ConfigError, EbbtideError, Usage
 
 if TYPE_CHECKING:

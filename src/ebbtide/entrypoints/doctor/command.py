@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
-from ebbtide.entrypoints.cli.options import (
-    BAD,
-    GOOD,
-    AsJson,
-    ConfigPath,
-    read_config,
-    write_json,
-    write_lines,
-)
+from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, read_config
+from ebbtide.entrypoints.views.terminal import BAD, GOOD, write_json, write_lines
 from ebbtide.errors import EbbtideError
 
 if TYPE_CHECKING:

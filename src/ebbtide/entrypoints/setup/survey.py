@@ -129,7 +129,7 @@ def survey(body: bytes) -> Survey:
 
 
 def _version(body: bytes) -> str:
-    """Of the first node that tells it."""
+    """Of the first node that has it."""
     try:
         items = typed.decode(body, Items).items
         kinds = [(typed.decode(raw, Kinded).kind, raw) for raw in items]

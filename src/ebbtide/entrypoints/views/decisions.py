@@ -19,8 +19,8 @@ from ebbtide.core.nodes.gates import REPLACED, in_disruption
 from ebbtide.core.operations.facts import Part, parts
 from ebbtide.core.schedule import last_fire, next_fire
 from ebbtide.core.words import a_price
-from ebbtide.entrypoints.cli.options import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
 from ebbtide.entrypoints.views.headline import lease_says
+from ebbtide.entrypoints.views.terminal import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
 from ebbtide.model import operation as ops
 from ebbtide.model.check import Check, Gate
 from ebbtide.model.consolidation import (

@@ -32,7 +32,7 @@ _MANY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Launching:
+class PlannedLaunch:
     """Equal nodes that would be launched."""
 
     pool: str
@@ -49,7 +49,7 @@ class Launching:
 @dataclass(frozen=True, slots=True)
 class DumpPlan:
     decision: Decision
-    launches: tuple[Launching, ...]
+    launches: tuple[PlannedLaunch, ...]
     """All that the pending pods and the headroom need, the nodes of this tick first."""
     now: int
     """How many of them this tick would launch."""
@@ -141,9 +141,9 @@ def _assumptions(snapshot: Snapshot) -> Iterator[str]:
     yield "no cooldown, back-off or idle time is in a dump: all count as over"
 
 
-def _launching(offer: Offer, pods: tuple[str, ...], spare: int) -> Launching:
+def _launching(offer: Offer, pods: tuple[str, ...], spare: int) -> PlannedLaunch:
     price = offer.node_type.price_in(offer.market)
-    return Launching(
+    return PlannedLaunch(
         offer.pool.name,
         offer.node_type.name,
         offer.zone,
@@ -160,11 +160,11 @@ def _unserved(plan: LaunchPlan, view: ClusterView) -> tuple[str, ...]:
     return (*(each.says for each in plan.hopeless), *stopped)
 
 
-def grouped(launches: tuple[Launching, ...]) -> list[tuple[Launching, int, int]]:
+def grouped(launches: tuple[PlannedLaunch, ...]) -> list[tuple[PlannedLaunch, int, int]]:
     """Equal nodes as one row: a sample, how many, and how many pods on all of them."""
     rows: Counter[tuple[str, str, str, str]] = Counter()
     pods: Counter[tuple[str, str, str, str]] = Counter()
-    sample: dict[tuple[str, str, str, str], Launching] = {}
+    sample: dict[tuple[str, str, str, str], PlannedLaunch] = {}
     for each in launches:
         key = (each.pool, each.type, each.zone, each.market)
         rows[key] += 1

@@ -187,7 +187,7 @@ def _proposal_lines(tuned: Tuned, recording: str) -> list[Text | str]:
                 "It does not hold on what was held out: keep the settings of today, or record more.", "yellow"
             )
         )
-    lines += ["It would change in ebbtide.yaml (behind each line: what came of the rest without it):", ""]
+    lines += ["It would change in ebbtide.yaml (after each line: the result without it):", ""]
     for change in tuned.changes:
         without = difference(proposal, change.without)
         if change.today != []:

@@ -18,21 +18,9 @@ from ebbtide.core.nodes.gates import in_disruption
 from ebbtide.core.nodes.offers import all_offers
 from ebbtide.core.nodes.pending import why_none_fits
 from ebbtide.core.words import a_while, count_of, names_of
+from ebbtide.model import operation as ops
 from ebbtide.model.decision import Action, Verdict
 from ebbtide.model.events import OperationClosed, OperationKind
-from ebbtide.model.operation import (
-    Consolidate,
-    MoveState,
-    Removal,
-    RemovalState,
-    ScaleDown,
-    ScaleUp,
-    Slot,
-    SlotState,
-    SourceState,
-    Spot,
-    SpotKind,
-)
 from ebbtide.model.pod import FitCause, Misfit, Pod
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -173,7 +161,7 @@ def _range(amounts: list[int], unit: str) -> str:
     return f"{least}{unit}" if least == most else f"{least}{unit} to {most}{unit}"
 
 
-def _slots(record: Record) -> Iterator[Slot]:
+def _slots(record: Record) -> Iterator[ops.Slot]:
     """All nodes on their way, for whatever reason."""
     for operation in (record.launching, record.removing):
         yield from operation.slots if operation else ()
@@ -181,7 +169,7 @@ def _slots(record: Record) -> Iterator[Slot]:
 
 
 LONG_SECONDS = 90
-TO_LEAVE = (RemovalState.PLANNED, RemovalState.DRAINING)
+TO_LEAVE = (ops.RemovalState.PLANNED, ops.RemovalState.DRAINING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +241,8 @@ def _undecided(here: HeadlineSituation) -> bool:
 
 
 def _spots(here: HeadlineSituation) -> Iterator[str]:
-    sure = [spot for spot in here.record.spots if spot.kind is SpotKind.INTERRUPTION]
-    risky = [spot for spot in here.record.spots if spot.kind is SpotKind.REBALANCE]
+    sure = [spot for spot in here.record.spots if spot.kind is ops.SpotKind.INTERRUPTION]
+    risky = [spot for spot in here.record.spots if spot.kind is ops.SpotKind.REBALANCE]
     lost = [spot for spot in sure if spot.deadline > here.now]
     late = len(sure) - len(lost)
     if lost:
@@ -268,10 +256,10 @@ def _spots(here: HeadlineSituation) -> Iterator[str]:
         yield f"The cloud may soon take back {count_of(len(risky), 'spot node')}; {how}"
 
 
-def _awaits_replacement(spot: Spot) -> bool:
+def _awaits_replacement(spot: ops.Spot) -> bool:
     """Where nothing was taken back yet, no pod moves before its new place is there."""
-    moves = spot.removal is not None and spot.removal.state is not RemovalState.PLANNED
-    return spot.slot is not None and spot.slot.state is not SlotState.READY and not moves
+    moves = spot.removal is not None and spot.removal.state is not ops.RemovalState.PLANNED
+    return spot.slot is not None and spot.slot.state is not ops.SlotState.READY and not moves
 
 
 def _launching(here: HeadlineSituation) -> Iterator[str]:
@@ -286,7 +274,7 @@ def _launching(here: HeadlineSituation) -> Iterator[str]:
     yield f"Adding {count_of(coming, 'node')}{why}{_ready_in(here, work)}"
 
 
-def _ready_in(here: HeadlineSituation, work: ScaleUp | Consolidate) -> str:
+def _ready_in(here: HeadlineSituation, work: ops.ScaleUp | ops.Consolidate) -> str:
     """By what launches took lately. One that takes longer is reported as that: no promise is broken twice."""
     began = min((slot.since for slot in work.slots if slot.since and not slot.settled), default=0)
     if not here.usual_seconds or not began:
@@ -306,23 +294,23 @@ def _about(seconds: int) -> str:
 
 def _removing(here: HeadlineSituation) -> Iterator[str]:
     match here.record.removing:
-        case ScaleDown() as work:
+        case ops.ScaleDown() as work:
             yield from _scale_down(here, work)
-        case Consolidate() as work:
+        case ops.Consolidate() as work:
             yield from _consolidation(work)
         case None:
             return
 
 
-def _scale_down(here: HeadlineSituation, work: ScaleDown) -> Iterator[str]:
+def _scale_down(here: HeadlineSituation, work: ops.ScaleDown) -> Iterator[str]:
     going = [one for one in work.removals if not one.settled and one.dooms]
-    back = [one for one in work.removals if one.state is RemovalState.RELEASING]
+    back = [one for one in work.removals if one.state is ops.RemovalState.RELEASING]
     if back and not going:
         yield f"Keeping {names_of([_name(one) for one in back])} after all: {work.abort_reason}"
     if not going:
         return
-    held = {one.reason for one in going if one.state is RemovalState.DRAINED}
-    if all(one.state is RemovalState.DRAINED for one in going) and all(held):
+    held = {one.reason for one in going if one.state is ops.RemovalState.DRAINED}
+    if all(one.state is ops.RemovalState.DRAINED for one in going) and all(held):
         names = names_of([_name(one) for one in going], 2)
         yield f"Not removing {names} yet: {'; '.join(sorted(held))}"
         return
@@ -333,23 +321,23 @@ def _scale_down(here: HeadlineSituation, work: ScaleDown) -> Iterator[str]:
     yield f"Removing {names_of([_name(one) for one in going], 2)}; {how}"
 
 
-def _consolidation(work: Consolidate) -> Iterator[str]:
-    moved = sum(move.state is MoveState.MOVED for move in work.moves)
-    open_nodes = [one.node_name for one in work.sources if one.state is not SourceState.RELEASED]
+def _consolidation(work: ops.Consolidate) -> Iterator[str]:
+    moved = sum(move.state is ops.MoveState.MOVED for move in work.moves)
+    open_nodes = [one.node_name for one in work.sources if one.state is not ops.SourceState.RELEASED]
     if not open_nodes:
         yield f"Ending a consolidation: {work.abort_reason or 'its nodes are back in service'}"
         return
-    coming = sum(slot.state is not SlotState.READY and not slot.settled for slot in work.slots)
+    coming = sum(slot.state is not ops.SlotState.READY and not slot.settled for slot in work.slots)
     first = f"{count_of(coming, 'cheaper node')} first, " if coming else ""
     pods = f"{moved} of {count_of(len(work.moves), 'pod')} moved"
     yield f"Consolidating: {first}emptying {names_of(open_nodes, 2)}; {pods}"
 
 
-def _name(removal: Removal) -> str:
+def _name(removal: ops.Removal) -> str:
     return removal.node_name or removal.instance_id
 
 
-def pods_to_leave(cluster: ClusterView, removals: Iterable[Removal]) -> int:
+def pods_to_leave(cluster: ClusterView, removals: Iterable[ops.Removal]) -> int:
     """Pods that a drain has still to move; what runs on every node stays with its node."""
     return sum(not pod.tied_to_node for one in removals for pod in cluster.pods_on.get(one.node_name, ()))
 

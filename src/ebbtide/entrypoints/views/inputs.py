@@ -1,9 +1,9 @@
-"""What people and programs hand in: words that are shown again, days as bounds of a report, and entries of
-the log within a time.
+"""Input from people and programs: text that is shown again, the days of a report, and log entries of a
+period.
 
-Words that people and programs hand in, and that are shown again: in a log, in a terminal, on a page. An
-escape sequence would let their author move the cursor of an operator, a line break would let them add lines
-to a log, and a database takes neither NUL nor half of a surrogate pair.
+Text is shown again in a log, in a terminal or on a page. An escape sequence would let its author move an
+operator's cursor, a line break would let them add lines to a log, and a database accepts neither NUL nor half
+of a surrogate pair.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STAND_IN = "\ufffd"
 
 
 def why_not_plain(text: str) -> str:
-    """What speaks against taking it in; empty for one line of ordinary characters."""
+    """Why it is refused; empty for one line of ordinary characters."""
     found = next((each for each in text if _is_control(each)), "")
     if not found:
         return ""

@@ -18,9 +18,9 @@ from rich.text import Text
 
 from ebbtide.core.scale_to_zero.savings import local_date
 from ebbtide.core.schedule import next_fire
-from ebbtide.entrypoints.cli.options import GOOD, QUIET, STRONG, ago, moment, span
 from ebbtide.entrypoints.cli.policies import book_of
 from ebbtide.entrypoints.views.policy_shapes import policy_shape
+from ebbtide.entrypoints.views.terminal import GOOD, QUIET, STRONG, ago, moment, span
 from ebbtide.model.events import PolicyStep
 from ebbtide.model.idle import IdleState, NodeNeed, Phase, Stretch
 from ebbtide.model.policy import Policy, Schedule

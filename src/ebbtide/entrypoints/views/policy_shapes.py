@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from ebbtide.config.policies import keys_of
 from ebbtide.core.scale_to_zero.activity import idle_threshold, not_watched
-from ebbtide.core.scale_to_zero.eta import Eta
+from ebbtide.core.scale_to_zero.eta import LearnedEta
 from ebbtide.core.scale_to_zero.savings import Saved, SavingsDay, SavingsReport
 from ebbtide.core.scale_to_zero.wake import keep_alive
 from ebbtide.engine.scale_to_zero.scaling import Summary, Woken
@@ -42,7 +42,9 @@ COLUMNS = (
 )
 
 
-def policy_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int, eta: Eta) -> PolicyShape:
+def policy_shape(
+    policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int, eta: LearnedEta
+) -> PolicyShape:
     return PolicyShape(
         id=policy.id,
         name=policy.name,
@@ -55,7 +57,9 @@ def policy_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: 
     )
 
 
-def state_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int, eta: Eta) -> StateShape:
+def state_shape(
+    policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int, eta: LearnedEta
+) -> StateShape:
     quiet = keep_alive(policy, defaults) + state.extra_keep_alive_seconds
     why = why_awake(policy, state, now)
     zero_at = None
@@ -90,7 +94,7 @@ def state_shape(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: i
     )
 
 
-def eta_shape(eta: Eta) -> EtaShape:
+def eta_shape(eta: LearnedEta) -> EtaShape:
     first, node = eta.first, eta.node
     return EtaShape(
         seconds=eta.seconds,

@@ -1,4 +1,4 @@
-"""Simulations for people: the live picture of `ebbtide demo`, and what came of a story."""
+"""Simulations for people: the live picture of `ebbtide demo`, and the result of a story."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ebbtide.core.words import count_of
-from ebbtide.entrypoints.cli.options import BAD, GOOD, QUIET, STRONG, rows, span
+from ebbtide.entrypoints.views.terminal import BAD, GOOD, QUIET, STRONG, rows, span
 from ebbtide.simulator.run.frames import Frame, NodeFrame
 from ebbtide.simulator.run.simulate import Result
 from ebbtide.simulator.story.judge import StoryResult
@@ -166,7 +166,7 @@ def shortened(says: str) -> str:
 
 
 def result_lines(result: Result, without: Result | None = None) -> list[Text]:
-    """What came of a scenario; next to the same one without consolidation, where that was played too."""
+    """The result of a scenario, next to the result without consolidation if that was played too."""
     lines = [Text(f"{result.scenario}, seed {result.seed}", STRONG), *rows(_outcome(result))]
     if without is not None:
         lines += [Text("without consolidation", STRONG), *rows(_costs(without)), _saved(result, without)]

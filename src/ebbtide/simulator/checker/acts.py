@@ -9,17 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ebbtide.core.nodes.capacity import condemned, expected_slots, open_removals
 from ebbtide.core.nodes.drain import allowed
 from ebbtide.core.nodes.gates import reason_of
-from ebbtide.model.operation import (
-    Consolidate,
-    MoveState,
-    Operation,
-    Removal,
-    RemovalState,
-    Removing,
-    ScaleDown,
-    ScaleUp,
-    SlotState,
-)
+from ebbtide.model import operation as ops
 from ebbtide.model.pod import Pod, matches
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -48,7 +38,7 @@ class Crowding:
         self._seen.append((now, self._counted[1]))
 
     def intends(
-        self, removal: Removal, leaving: Sequence[Removal], record: Record, settings: Settings
+        self, removal: ops.Removal, leaving: Sequence[ops.Removal], record: Record, settings: Settings
     ) -> None:
         """`leaving` is all that is irrevocably asked for of our own will, this one with it."""
         going = [one for one in leaving if self._stands(one)]
@@ -73,7 +63,7 @@ class Crowding:
         nodes = self._world.inventory.nodes.values()
         return [node for node in nodes if node.worker and pool in ("", node.pool)]
 
-    def _stands(self, removal: Removal) -> bool:
+    def _stands(self, removal: ops.Removal) -> bool:
         node = self._world.inventory.nodes.get(removal.node_name)
         return node is not None and node.uid == removal.node_uid and node.ready
 
@@ -91,12 +81,12 @@ def lane_faults(before: Record, after: Record, competes: Callable[[str], bool]) 
         yield f"{after.removing.id} began to remove nodes while {after.launching.id} launches some"
 
 
-def _swapped(before: Operation | None, after: Operation | None) -> Iterator[str]:
+def _swapped(before: ops.Operation | None, after: ops.Operation | None) -> Iterator[str]:
     if before is not None and after is not None and before.id != after.id:
         yield f"operation {after.id} began while {before.id} was open"
 
 
-def _shrunk(before: ScaleUp, after: ScaleUp) -> Iterator[str]:
+def _shrunk(before: ops.ScaleUp, after: ops.ScaleUp) -> Iterator[str]:
     """Slots are appended, never removed or reordered. An offer that had no capacity gives a slot a new
     key."""
     kept = after.slots[: len(before.slots)]
@@ -109,12 +99,12 @@ def _shrunk(before: ScaleUp, after: ScaleUp) -> Iterator[str]:
         yield f"scale-up {before.id} asks for {after.requested} nodes, {before.requested} before"
 
 
-def _chosen(operation: Removing) -> Iterator[str]:
+def _chosen(operation: ops.Removing) -> Iterator[str]:
     """What is to go; what only clears up after a crash or a refusal chooses nothing."""
-    if not isinstance(operation, ScaleDown):
+    if not isinstance(operation, ops.ScaleDown):
         yield from (source.instance_id for source in operation.sources)
         return
-    yield from (one.instance_id for one in operation.removals if one.state is RemovalState.PLANNED)
+    yield from (one.instance_id for one in operation.removals if one.state is ops.RemovalState.PLANNED)
 
 
 UNSEEN_JOIN_SECONDS = 180.0
@@ -181,7 +171,7 @@ def _intended(record: Record, instance_id: str, key: str) -> bool:
     """A removal or a reclaim says so in the record."""
     by_removal = any(r.instance_id == instance_id and r.irrevocable for r in open_removals(record))
     by_slot = any(
-        (slot.instance_id == instance_id or slot.key == key) and slot.state is SlotState.TERMINATING
+        (slot.instance_id == instance_id or slot.key == key) and slot.state is ops.SlotState.TERMINATING
         for slot in expected_slots(record)
     )
     return by_removal or by_slot
@@ -216,10 +206,12 @@ def _moved(node: Node, pod_uid: str, record: Record | None) -> bool:
     """Whether the consolidation that has marked the node wrote down that it evicts this pod."""
     operation = record.removing if record is not None else None
     return (
-        isinstance(operation, Consolidate)
+        isinstance(operation, ops.Consolidate)
         and node.owner is not None
         and node.owner.operation_id == operation.id
-        and any(move.pod_uid == pod_uid and move.state is not MoveState.PLANNED for move in operation.moves)
+        and any(
+            move.pod_uid == pod_uid and move.state is not ops.MoveState.PLANNED for move in operation.moves
+        )
     )
 
 

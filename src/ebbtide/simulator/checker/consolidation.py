@@ -1,4 +1,4 @@
-"""Watches consolidation: what it must never do, and what came of it.
+"""Watches consolidation: what it must never do, and what it did.
 
 A pod that it evicts has a place again within a minute, unless the workload shrank, a node was lost or others
 that came meanwhile took the place. A node goes by it only when old, idle and not the last. Two of it are a
@@ -130,7 +130,7 @@ class Repacking:
 
     def _place_taken(self, uid: str) -> bool:
         """Whether this pod would fit somewhere if those were not there who came so lately that nobody can
-        have reckoned with them. What consolidation itself moved must have been reckoned with."""
+        have taken them into account. What consolidation itself moved must have been."""
         pod, now = self._world.inventory.pods[uid], self._world.now
         moved = {own for key in self._moved_at for own in self._in_place_of_moved(key)}
         for node in self._world.inventory.nodes.values():

@@ -54,7 +54,7 @@ class ExpectedRoom:
                 yield min(known, key=lambda one: one.count)
 
     def _forget(self) -> None:
-        """What another one replaced so long ago that no runner acts on it any more."""
+        """What another one replaced so long ago that no runner still acts on it."""
         seen = self._world.now - UNSEEN_SECONDS
         while len(self._asked) > 1 and self._asked[1][0] <= seen:
             del self._asked[0]

@@ -109,7 +109,7 @@ class CrashPlan:
         self._on_stall = on_stall
         self._counts: Counter[str] = Counter()
         self.calls: list[str] = []
-        """The labels of all calls so far: verb, `#`, and the how-manieth call of that verb."""
+        """The labels of all calls so far: verb, `#`, and the number of the call of that verb."""
 
     @property
     def struck(self) -> str:
@@ -222,7 +222,7 @@ FAULTS: Mapping[str, str] = {
     "lost-reply": "a call is carried out and its reply lost",
     "delayed-landing": "a call gets no answer and is carried out some calls later",
     "failed-call": "a call fails and is not carried out",
-    "server-error": "a call is answered by an error of the server, and nobody can tell whether it was done",
+    "server-error": "a call is answered by an error of the server, and it is unknown whether it was done",
     "throttling": "a call is refused for now",
     "lease-expiry": "a call takes longer than the lease lasts",
     "stall": "the runner freezes before a call until its lease has run out, and another takes over",
@@ -245,7 +245,7 @@ FAULTS: Mapping[str, str] = {
     "pause": "a person pauses removals, and resumes",
     "human-cordon": "a person cordons nodes, and lifts their cordons or ours",
     "budget-exhausted": "an eviction is refused for now by a disruption budget",
-    "eviction-refused": "an eviction is refused for good",
+    "eviction-refused": "an eviction is refused permanently",
     "late-bind": "a pod is bound to a node just after its cordon",
     "no-capacity": "the cloud has nothing to give in some zone for a while",
     "slow-to-appear": "a new instance is not listed for a while",
@@ -254,7 +254,7 @@ FAULTS: Mapping[str, str] = {
     "slow-detach": "volumes take minutes to be detached",
     "node-loss": "a machine dies without notice",
     "mass-loss": "most of the machines die at once",
-    "unlisted": "an instance that is gone is not listed any more, from that moment on",
+    "unlisted": "an instance that is gone is no longer listed, from that moment on",
     "names-taken-over": "a new machine joins at once under the name of a dead one, with the same address",
     "spot-loss": "the cloud takes spot instances back",
     "zone-loss": "a zone is dark for a while",

@@ -8,7 +8,7 @@ every call on, for what watches or disturbs a few of them.
     except RunnerCrashed:
         ...                       # start another runner over the same store and world
 
-A runner that crashed does nothing any more: code in its `finally` blocks meets the crash again.
+A runner that crashed does nothing more: code in its `finally` blocks meets the crash again.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from math import ceil, isfinite
 from statistics import fmean
 from typing import Any
 
-from ebbtide.adapters.prometheus.asking import Asked, Curve
+from ebbtide.adapters.prometheus.asking import QueriedSeries, RangeQuery
 from ebbtide.config import Config
 from ebbtide.errors import Usage
 from ebbtide.simulator.recording.file import VERSION, Recorded, Recording, Series, with_first_nodes
@@ -72,7 +72,7 @@ def _waits() -> str:
 _OWNERS = "namespace, owner_kind, owner_name"
 
 
-def queries(step: int) -> list[Asked]:
+def queries(step: int) -> list[RangeQuery]:
     """In the order in which they are asked: what a recording cannot do without comes first."""
     loose = 'kube_pod_owner{owner_kind!="DaemonSet",owner_kind!="Node"}'
     kept = 'kube_pod_owner{owner_kind=~"ReplicaSet|StatefulSet"}'
@@ -80,35 +80,37 @@ def queries(step: int) -> list[Asked]:
     asked_cpu = 'kube_pod_container_resource_requests{resource="cpu"}'
     budget = "kube_poddisruptionbudget_status"
     return [
-        Asked("deployments", "max by (namespace, deployment) (kube_deployment_spec_replicas)", step, 40),
-        Asked("statefulsets", "max by (namespace, statefulset) (kube_statefulset_replicas)", step, 40),
-        Asked(
+        RangeQuery("deployments", "max by (namespace, deployment) (kube_deployment_spec_replicas)", step, 40),
+        RangeQuery("statefulsets", "max by (namespace, statefulset) (kube_statefulset_replicas)", step, 40),
+        RangeQuery(
             "requests",
             f"max by ({_OWNERS}, resource) ({_by_owner(_EACH, _lately(_OWNER), ', resource')})",
             HOUR,
             200,
         ),
-        Asked(
+        RangeQuery(
             "replicasets",
             f"max by (namespace, replicaset, owner_name) ({_lately('kube_replicaset_owner')})",
             HOUR,
             400,
         ),
-        Asked(
+        RangeQuery(
             "waiting",
             'sum(max by (namespace, pod) (kube_pod_status_scheduled{condition="false"}))',
             step,
         ),
-        Asked("waits", _waits(), HOUR),
-        Asked("nodes", "max by (node) (kube_node_created)", step, 100),
-        Asked("labels", f"max by (node, {', '.join(LABELS)}) ({_lately('kube_node_labels')})", HOUR, 200),
-        Asked("control", 'max by (node) (kube_node_role{role=~"control-plane|master"})', HOUR, 10),
-        Asked("pods", f"count(max by (namespace, pod) ({loose}))", HOUR),
-        Asked("kept", f"count(max by (namespace, pod) ({kept}))", HOUR),
-        Asked("used", f"sum by ({_OWNERS}) ({_by_owner(used, _OWNER)})", HOUR, 100),
-        Asked("asked", f"sum by ({_OWNERS}) ({_by_owner(asked_cpu, _OWNER)})", HOUR, 100),
+        RangeQuery("waits", _waits(), HOUR),
+        RangeQuery("nodes", "max by (node) (kube_node_created)", step, 100),
+        RangeQuery(
+            "labels", f"max by (node, {', '.join(LABELS)}) ({_lately('kube_node_labels')})", HOUR, 200
+        ),
+        RangeQuery("control", 'max by (node) (kube_node_role{role=~"control-plane|master"})', HOUR, 10),
+        RangeQuery("pods", f"count(max by (namespace, pod) ({loose}))", HOUR),
+        RangeQuery("kept", f"count(max by (namespace, pod) ({kept}))", HOUR),
+        RangeQuery("used", f"sum by ({_OWNERS}) ({_by_owner(used, _OWNER)})", HOUR, 100),
+        RangeQuery("asked", f"sum by ({_OWNERS}) ({_by_owner(asked_cpu, _OWNER)})", HOUR, 100),
         *(
-            Asked(
+            RangeQuery(
                 name,
                 f"max by (namespace, poddisruptionbudget) ({_lately(f'{budget}_{name}')})",
                 HOUR,
@@ -133,7 +135,7 @@ class Past:
     start: int
     end: int
     step: int
-    curves: Mapping[str, Sequence[Curve]]
+    curves: Mapping[str, Sequence[QueriedSeries]]
     notes: list[str] = field(default_factory=list)
     """What a person should know of it."""
 
@@ -206,7 +208,7 @@ def _note_missing(past: Past, start: int) -> None:
         )
 
 
-def _replicas(past: Past) -> dict[Key, Curve]:
+def _replicas(past: Past) -> dict[Key, QueriedSeries]:
     kinds = (("Deployment", "deployment"), ("StatefulSet", "statefulset"))
     return {
         (kind, curve.metric.get("namespace", ""), curve.metric.get(label, "")): curve
@@ -215,7 +217,7 @@ def _replicas(past: Past) -> dict[Key, Curve]:
     }
 
 
-def _series(curve: Curve, looks: Sequence[int]) -> Series:
+def _series(curve: QueriedSeries, looks: Sequence[int]) -> Series:
     """Only the changes, in seconds from the first look."""
     values = {int(at): number for at, text in curve.values if (number := _number(text)) is not None}
     at: list[float] = []
@@ -246,7 +248,7 @@ def _requests(past: Past) -> dict[Key, dict[str, float]]:
     return found
 
 
-def _owner(curve: Curve, deployment_of: Mapping[tuple[str, str], str]) -> Key | None:
+def _owner(curve: QueriedSeries, deployment_of: Mapping[tuple[str, str], str]) -> Key | None:
     kind, namespace = curve.metric.get("owner_kind", ""), curve.metric.get("namespace", "")
     name = curve.metric.get("owner_name", "")
     if kind != "ReplicaSet":
@@ -324,7 +326,7 @@ def _budgets(past: Past) -> dict[tuple[str, str], int]:
     return found
 
 
-def _budget(curve: Curve) -> tuple[str, str]:
+def _budget(curve: QueriedSeries) -> tuple[str, str]:
     name = curve.metric.get("poddisruptionbudget", "")
     return curve.metric.get("namespace", ""), name.removesuffix("-pdb")
 
@@ -367,7 +369,7 @@ def _waited(past: Past) -> float | None:
     return round(_sum(past.curves["waiting"]) * past.step, 1)
 
 
-def _sum(curves: Sequence[Curve]) -> float:
+def _sum(curves: Sequence[QueriedSeries]) -> float:
     numbers = (_number(text) for curve in curves for _, text in curve.values)
     return sum(number for number in numbers if number is not None)
 

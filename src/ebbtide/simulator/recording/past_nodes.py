@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from ebbtide.adapters.prometheus.asking import Curve
+from ebbtide.adapters.prometheus.asking import QueriedSeries
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Market
@@ -30,7 +30,7 @@ class PastNodes:
     """Only nodes that belong to a pool count: by the label of Ebbtide, else by their type."""
 
     def __init__(
-        self, nodes: Sequence[Curve], labels: Sequence[Curve], settings: Settings, step: int
+        self, nodes: Sequence[QueriedSeries], labels: Sequence[QueriedSeries], settings: Settings, step: int
     ) -> None:
         self._step = step
         self._settings = settings

@@ -222,7 +222,7 @@ class Live:
                 return
 
     def pace(self, speed: float) -> float:
-        """How fast time passes now, where it passes at `speed` at rest."""
+        """How fast time passes now, if it passes at `speed` normally."""
         return min(speed, SLOW_SPEED) if self._survives() else speed
 
     def _survives(self) -> bool:

@@ -100,7 +100,7 @@ def faults_of(live: Live) -> tuple[LiveFault, ...]:
             "Crash",
             "a runner is killed in the middle of a drain",
             "The cloud takes a spot node back, and the runner that drains it is killed with SIGKILL "
-            "between two evictions. Nothing is lost with it: what it intended is in the store. The other "
+            "between two evictions. Nothing is lost: what it intended is in the store. The other "
             "runner waits until the lease ends, reads what was intended, and finishes the drain.",
             lambda: crash(live),
             (

@@ -132,7 +132,7 @@ def ports_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> P
 
 
 class Runner:
-    """A process that ticks. After `RunnerCrashed` it is of no use any more: make a new one."""
+    """A process that ticks. After `RunnerCrashed`, make a new one."""
 
     def __init__(
         self, stage: Stage, owner: str, plan: FaultPlan | None = None, skew_seconds: float = 0.0

@@ -4,7 +4,7 @@ with any faults; and the day with a bit of everything that `ebbtide demo` shows 
     scenario = build("day", seed=1)
     result = simulate("day", seed=1)         # or let `simulate` do it all
 
-The story that `ebbtide demo` tells where no scenario is named: a day with a bit of everything. It begins in
+The story that `ebbtide demo` plays if no scenario is named: a day with a bit of everything. It begins in
 the morning, while the cluster grows and its autoscaler keeps crashing; in the early afternoon the cloud
 takes spot nodes back; in the evening the cluster shrinks. It is on EC2: Hetzner sells no spot.
 """

@@ -41,14 +41,14 @@ INBOX_SECONDS = 2.0
 JUMP_CHANCE = 0.02
 JUMPS_SECONDS = (-3600.0, -60.0, 60.0, 600.0, 7200.0)
 SKEW_SECONDS = 5.0
-"""How far a runner's clock may be off for good; less than the margin of a lease."""
+"""How far a runner's clock may always be off; less than the margin of a lease."""
 RESTART_CHANCE = 0.1
 NESTED = 2
 """How many runners may be frozen at once: the one that took over freezes as well, and a third takes over."""
 
 OnTick = Callable[[Frame], None]
 COMPARED = ("cost", "node_hours", "launched", "removed", "evictions", "pending_pod_seconds", "violations")
-"""What is told of the run without it; all else is the same or means nothing there."""
+"""What is shown of the run without it; all else is the same or means nothing there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Simulation:
         return self._result()
 
     def _settle_policies(self) -> Watchman | None:
-        """Write the policies of the scenario, where it has any, and keep an eye on what becomes of them."""
+        """Write the policies of the scenario, where it has any, and watch them."""
         if not self.scenario.policies:
             return None
         self.stage.policies, self.stage.zero = self.scenario.policies, self.scenario.zero
@@ -174,7 +174,7 @@ class Simulation:
         except EbbtideError as error:
             self.failed_ticks += 1
             says = f"tick failed: {error}"
-        except Exception as error:  # a simulation reports a bug in the engine as it does any other misdeed
+        except Exception as error:  # a simulation reports a bug in the engine like any other violation
             self.stage.checker.say(f"the tick failed unexpectedly: {type(error).__name__}: {error}")
         self._say_all(self._watchman.look() if self._watchman else ())
         self._show(says, quiet, faulty=not alive)

@@ -14,18 +14,8 @@ from ebbtide.core.consolidation import game_servers
 from ebbtide.core.nodes.room import HOSTNAME_LABEL, ZONE_LABEL
 from ebbtide.core.prices import CATALOGUE
 from ebbtide.model import names
-from ebbtide.model.pod import (
-    AntiAffinity,
-    LabelSelector,
-    Operator,
-    Pod,
-    Requirement,
-    Resources,
-    Scheduling,
-    Spread,
-    TaintEffect,
-    Toleration,
-)
+from ebbtide.model import pod as pods
+from ebbtide.model.pod import Pod, Resources
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Market
@@ -232,7 +222,7 @@ def server_notes(annotations: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def with_players(pod: Pod, players: int | None) -> Pod:
-    """The pod as it is read once its server says so; None: it does not mention players any more."""
+    """The pod as it is read once its server says so; None: it no longer mentions players."""
     notes = {key: value for key, value in pod.annotations if key != game_servers.PLAYERS}
     if players is not None:
         notes[game_servers.PLAYERS] = str(players)
@@ -249,16 +239,18 @@ def budget_of(keys: WorkloadKeys, spec: WorkloadSpec) -> tuple[BudgetSpec, ...]:
     )
 
 
-def _scheduling(keys: WorkloadKeys) -> Scheduling:
-    own = LabelSelector((Requirement("app", Operator.IN, ({"app": keys.name, **keys.labels}["app"],)),))
-    return Scheduling(
+def _scheduling(keys: WorkloadKeys) -> pods.Scheduling:
+    own = pods.LabelSelector(
+        (pods.Requirement("app", pods.SelectorOperator.IN, ({"app": keys.name, **keys.labels}["app"],)),)
+    )
+    return pods.Scheduling(
         node_selector=tuple(sorted(keys.node_selector.items())),
         tolerations=tuple(map(_toleration, keys.tolerations)),
-        spread=(Spread(TOPOLOGY[keys.spread], 1, own),) if keys.spread else (),
-        anti_affinity=(AntiAffinity(TOPOLOGY[keys.anti_affinity], own),) if keys.anti_affinity else (),
+        spread=(pods.Spread(TOPOLOGY[keys.spread], 1, own),) if keys.spread else (),
+        anti_affinity=(pods.AntiAffinity(TOPOLOGY[keys.anti_affinity], own),) if keys.anti_affinity else (),
     )
 
 
-def _toleration(keys: TolerationKeys) -> Toleration:
-    effect = TaintEffect(keys.effect) if keys.effect is not None else None
-    return Toleration(keys.key, keys.operator == "Exists", keys.value, effect)
+def _toleration(keys: TolerationKeys) -> pods.Toleration:
+    effect = pods.TaintEffect(keys.effect) if keys.effect is not None else None
+    return pods.Toleration(keys.key, keys.operator == "Exists", keys.value, effect)

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ebbtide.config import Config
-from ebbtide.config.problems import KeyPath, Problem, allowed, model_in, shown
+from ebbtide.config.problems import ConfigProblem, KeyPath, allowed, model_in, shown
 from ebbtide.core.prices import CATALOGUE
 from ebbtide.simulator.faults.catalogue import OF_CALLS
 from ebbtide.simulator.story.event_schemas import (
@@ -37,7 +37,7 @@ UNIONS = ("float", "int", "constrained-float", "constrained-int", "none")
 """Marks that a choice between types leaves in the place of a problem."""
 
 
-def check(keys: StoryKeys, configs: Sequence[Config]) -> Iterator[Problem]:
+def check(keys: StoryKeys, configs: Sequence[Config]) -> Iterator[ConfigProblem]:
     """`configs` are all that are rolled out in the course of the story, the first one first."""
     nodes = [name for node in keys.nodes for name in node.names()]
     yield from _nodes(keys, configs[0])
@@ -46,7 +46,7 @@ def check(keys: StoryKeys, configs: Sequence[Config]) -> Iterator[Problem]:
     for number, fault in enumerate(keys.faults):
         if fault not in OF_CALLS:
             says = f"{shown(fault)} is not a fault of a runner's calls; allowed: {', '.join(OF_CALLS)}"
-            yield Problem(("faults", number), says)
+            yield ConfigProblem(("faults", number), says)
     yield from _events(keys, configs, nodes, workloads)
     yield from _expectations(keys, configs, nodes, workloads)
 
@@ -57,33 +57,39 @@ def named(names: Collection[str]) -> str:
     return f"{', '.join(shown_names)}{more}" if names else "none, since there is none"
 
 
-def _nodes(keys: StoryKeys, config: Config) -> Iterator[Problem]:
+def _nodes(keys: StoryKeys, config: Config) -> Iterator[ConfigProblem]:
     seen: set[str] = set()
     for number, node in enumerate(keys.nodes):
         path: tuple[str | int, ...] = ("nodes", number)
         for name in node.names():
             if name in seen:
-                yield Problem((*path, "name"), f"{shown(name)} is used twice; give each its own")
+                yield ConfigProblem((*path, "name"), f"{shown(name)} is used twice; give each its own")
             if NEW.fullmatch(name):
-                yield Problem(
+                yield ConfigProblem(
                     (*path, "name"), f"{shown(name)} is kept for nodes that are launched (new-1, ...)"
                 )
             seen.add(name)
         yield from _node(node, path, config)
 
 
-def _node(node: NodeKeys, path: tuple[str | int, ...], config: Config) -> Iterator[Problem]:
+def _node(node: NodeKeys, path: tuple[str | int, ...], config: Config) -> Iterator[ConfigProblem]:
     pools = {pool.name: pool for pool in config.settings.pools}
     if node.pool is None and len(pools) > 1:
-        yield Problem(path, f'does not say its pool; allowed: {named(pools)}, or "" where it is not ours')
+        yield ConfigProblem(
+            path, f'does not say its pool; allowed: {named(pools)}, or "" where it is not ours'
+        )
     elif node.pool and node.pool not in pools:
-        yield Problem((*path, "pool"), f'{shown(node.pool)} is not a pool; allowed: {named(pools)}, or ""')
+        yield ConfigProblem(
+            (*path, "pool"), f'{shown(node.pool)} is not a pool; allowed: {named(pools)}, or ""'
+        )
     known = {one.name for pool in pools.values() for one in pool.types}
     if node.type is not None and node.type not in known and node.type not in CATALOGUE:
-        yield Problem((*path, "type"), f"{shown(node.type)} is not a type; allowed: {named(sorted(known))}")
+        yield ConfigProblem(
+            (*path, "type"), f"{shown(node.type)} is not a type; allowed: {named(sorted(known))}"
+        )
 
 
-def _workloads(keys: StoryKeys, nodes: Sequence[str]) -> Iterator[Problem]:
+def _workloads(keys: StoryKeys, nodes: Sequence[str]) -> Iterator[ConfigProblem]:
     there = set(nodes)
     seen: set[str] = set()
     for number, workload in enumerate(keys.workloads):
@@ -91,17 +97,17 @@ def _workloads(keys: StoryKeys, nodes: Sequence[str]) -> Iterator[Problem]:
             says = (
                 f"{shown(workload.name)} is used twice in namespace {workload.namespace}; give each its own"
             )
-            yield Problem(("workloads", number, "name"), says)
+            yield ConfigProblem(("workloads", number, "name"), says)
         seen.add(workload.key)
         for place, name in enumerate(workload.on):
             if name not in there:
                 says = f"{shown(name)} is not a node of the story; allowed: {named(nodes)}"
-                yield Problem(("workloads", number, "on", place), says)
+                yield ConfigProblem(("workloads", number, "on", place), says)
 
 
 def _events(
     keys: StoryKeys, configs: Sequence[Config], nodes: Sequence[str], workloads: RecordedWorkloads
-) -> Iterator[Problem]:
+) -> Iterator[ConfigProblem]:
     before = 0.0
     policies = {policy.name for config in configs for policy in config.policies}
     policies |= {event.policy.name for event in keys.events if event.policy is not None}
@@ -109,33 +115,33 @@ def _events(
         path: tuple[str | int, ...] = ("events", number)
         if event.at < before:
             says = f"{event.at:g} goes back: the event before is at {before:g}; allowed: {before:g} or later"
-            yield Problem((*path, "at"), says)
+            yield ConfigProblem((*path, "at"), says)
         elif event.at > keys.until:
-            yield Problem(
+            yield ConfigProblem(
                 (*path, "at"), f"{event.at:g} is after the end; allowed: up to until ({keys.until:g})"
             )
         before = max(before, event.at)
         yield from _subjects(event, path, nodes, workloads)
         if event.kind in ON_POLICIES and event.value not in policies:
             says = f"{shown(event.value)} is not a policy; allowed: {named(sorted(policies))}"
-            yield Problem((*path, event.kind), says)
+            yield ConfigProblem((*path, event.kind), says)
         if event.policy is not None and (pool := event.policy.target.pool):
             known = [one.name for config in configs for one in config.settings.pools]
             if pool not in known:
                 says = f"{shown(pool)} is not a pool; allowed: {named(sorted(set(known)))}"
-                yield Problem((*path, "policy", "target", "pool"), says)
+                yield ConfigProblem((*path, "policy", "target", "pool"), says)
         if event.capacity is not None:
             yield from _capacity(event, (*path, "capacity"), configs)
         if event.kind in ON_ZONES:
             zones = [*_zones(configs), *(["all"] if event.kind == "spot_storm" else [])]
             if event.value not in zones:
                 says = f"{shown(event.value)} is not a zone of a pool; allowed: {named(zones)}"
-                yield Problem((*path, event.kind), says)
+                yield ConfigProblem((*path, event.kind), says)
 
 
 def _subjects(
     event: EventKeys, path: tuple[str | int, ...], nodes: Sequence[str], workloads: RecordedWorkloads
-) -> Iterator[Problem]:
+) -> Iterator[ConfigProblem]:
     if event.kind in ON_NODES:
         yield from _node_named(event.value, (*path, event.kind), nodes)
     for name in event.replicas:
@@ -148,19 +154,21 @@ def _zones(configs: Sequence[Config]) -> list[str]:
     return sorted({zone for config in configs for pool in config.settings.pools for zone in pool.zones})
 
 
-def _capacity(event: EventKeys, path: tuple[str | int, ...], configs: Sequence[Config]) -> Iterator[Problem]:
+def _capacity(
+    event: EventKeys, path: tuple[str | int, ...], configs: Sequence[Config]
+) -> Iterator[ConfigProblem]:
     pools = [pool for config in configs for pool in config.settings.pools]
     zones = _zones(configs)
     types = sorted({one.name for pool in pools for one in pool.types})
     asked: Any = event.capacity
     for key, value, known in (("zone", asked.zone, zones), ("type", asked.type, types)):
         if value is not None and value not in known:
-            yield Problem((*path, key), f"{shown(value)} is in no pool; allowed: {named(known)}")
+            yield ConfigProblem((*path, key), f"{shown(value)} is in no pool; allowed: {named(known)}")
 
 
 def _expectations(
     keys: StoryKeys, configs: Sequence[Config], nodes: Sequence[str], workloads: RecordedWorkloads
-) -> Iterator[Problem]:
+) -> Iterator[ConfigProblem]:
     pools = {pool.name for config in configs for pool in config.settings.pools}
     for number, one in enumerate(keys.expect):
         path: tuple[str | int, ...] = ("expect", number)
@@ -174,7 +182,7 @@ def _expectations(
                     yield from _workload_named(one.workload, (*path, "workload"), workloads)
                 if one.pool is not None and one.pool not in pools:
                     says = f"{shown(one.pool)} is not a pool; allowed: {named(sorted(pools))}"
-                    yield Problem((*path, "pool"), says)
+                    yield ConfigProblem((*path, "pool"), says)
                 yield from _within(one.after, (*path, "after"), keys)
             case AtKeys():
                 for key, wanted in (("replicas", one.replicas), ("running", one.running)):
@@ -185,57 +193,61 @@ def _expectations(
                 yield from _within(one.after, (*path, "after"), keys)
 
 
-def _within(at: float | None, path: tuple[str | int, ...], keys: StoryKeys) -> Iterator[Problem]:
+def _within(at: float | None, path: tuple[str | int, ...], keys: StoryKeys) -> Iterator[ConfigProblem]:
     if at is not None and at > keys.until:
-        yield Problem(path, f"{at:g} is after the end; allowed: up to until ({keys.until:g})")
+        yield ConfigProblem(path, f"{at:g} is after the end; allowed: up to until ({keys.until:g})")
 
 
-def _node_named(name: str, path: tuple[str | int, ...], nodes: Sequence[str]) -> Iterator[Problem]:
+def _node_named(name: str, path: tuple[str | int, ...], nodes: Sequence[str]) -> Iterator[ConfigProblem]:
     if name not in nodes and not NEW.fullmatch(name):
-        yield Problem(
+        yield ConfigProblem(
             path, f"{shown(name)} is not a node of the story; allowed: {named(nodes)}, or new-1, ..."
         )
 
 
 def _workload_named(
     name: str, path: tuple[str | int, ...], workloads: RecordedWorkloads
-) -> Iterator[Problem]:
+) -> Iterator[ConfigProblem]:
     if wrong := workloads.why_not(name):
-        yield Problem(path, f"{shown(name)} {wrong}; allowed: {named(workloads.names)}")
+        yield ConfigProblem(path, f"{shown(name)} {wrong}; allowed: {named(workloads.names)}")
 
 
-def _pod_named(name: str, path: tuple[str | int, ...], workloads: RecordedWorkloads) -> Iterator[Problem]:
+def _pod_named(
+    name: str, path: tuple[str | int, ...], workloads: RecordedWorkloads
+) -> Iterator[ConfigProblem]:
     if not workloads.of_pod(name):
         of = [f"{one}-{'0' if workloads.counts_from_zero(one) else '1'}" for one in workloads.names]
-        yield Problem(path, f"{shown(name)} is not a pod of the story's workloads; allowed: {named(of)}, ...")
+        yield ConfigProblem(
+            path, f"{shown(name)} is not a pod of the story's workloads; allowed: {named(of)}, ..."
+        )
 
 
-def problems_in(error: ValidationError) -> list[Problem]:
-    found: dict[KeyPath, Problem] = {}
+def problems_in(error: ValidationError) -> list[ConfigProblem]:
+    found: dict[KeyPath, ConfigProblem] = {}
     for detail in error.errors(include_url=False):
         problem = _problem(detail)
         found.setdefault(problem.path, problem)
     return list(found.values())
 
 
-def _problem(detail: ErrorDetails) -> Problem:
+def _problem(detail: ErrorDetails) -> ConfigProblem:
     location = tuple(part for part in detail["loc"] if part not in UNIONS)
     path = tuple(part for part in location if part not in TAGS)
     kind, value = detail["type"], detail["input"]
     value = list(value) if isinstance(value, tuple) else value
     if kind == "extra_forbidden":
-        return Problem(path, f"unknown key{_known(location[:-1], str(path[-1]))}")
+        return ConfigProblem(path, f"unknown key{_known(location[:-1], str(path[-1]))}")
     if kind == "missing":
-        return Problem(path, f"is missing{_allowed(location)}")
+        return ConfigProblem(path, f"is missing{_allowed(location)}")
     if kind in ("union_tag_not_found", "union_tag_invalid"):
-        return Problem(path, f"is not an expectation; it needs one of the keys {', '.join(FORMS)}")
+        return ConfigProblem(path, f"is not an expectation; it needs one of the keys {', '.join(FORMS)}")
     if kind == "value_error":
         says = str(detail["ctx"]["error"])
         whole = isinstance(value, dict | BaseModel)
-        return Problem(path, says if whole else f"{shown(value)} is {says}")
+        return ConfigProblem(path, says if whole else f"{shown(value)} is {says}")
     if value is None:
-        return Problem(path, f"is empty{_allowed(location)}")
-    return Problem(path, f"{shown(value)} is not allowed{_allowed(location) or '; ' + detail['msg']}")
+        return ConfigProblem(path, f"is empty{_allowed(location)}")
+    return ConfigProblem(path, f"{shown(value)} is not allowed{_allowed(location) or '; ' + detail['msg']}")
 
 
 def _known(location: tuple[str | int, ...], wrong: str) -> str:

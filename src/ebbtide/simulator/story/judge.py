@@ -1,4 +1,4 @@
-"""Whether what was expected is what happened, and what was seen instead; and what comes of a story as one
+"""Whether what was expected is what happened, and what was seen instead; and the result of a story as one
 value, one JSON object, the same bytes for the same file.
 """
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from ebbtide.config import Config
 from ebbtide.config.document import Read, parse_document
 from ebbtide.config.load import ConfigProblems, build_config
-from ebbtide.config.problems import Problem, path_text
+from ebbtide.config.problems import ConfigProblem, path_text
 from ebbtide.errors import ConfigError
 from ebbtide.simulator.recording.file import Recording, is_recording, read_recording
 from ebbtide.simulator.story.checks import check, problems_in
@@ -129,11 +129,11 @@ def _placed(line: int, around: int, said: str, read: Read) -> str:
     return said if line > 0 else f"{read.name} line {around}, settings: {said.partition(', ')[2] or said}"
 
 
-def _lines(problems: Sequence[Problem], read: Read) -> list[tuple[int, str]]:
+def _lines(problems: Sequence[ConfigProblem], read: Read) -> list[tuple[int, str]]:
     return [(line, said) for line, said in _placed_lines(problems, read)]
 
 
-def _placed_lines(problems: Sequence[Problem], read: Read) -> Iterator[tuple[int, str]]:
+def _placed_lines(problems: Sequence[ConfigProblem], read: Read) -> Iterator[tuple[int, str]]:
     for problem in problems:
         line = read.line(problem.path) or read.lines.get((), 1)
         where = f", {path_text(problem.path)}" if problem.path else ""

@@ -158,7 +158,7 @@ class Player:
         except EbbtideError as error:
             self.failed_ticks += 1
             self._say(f"tick failed: {error}")
-        except Exception as error:  # a story reports a bug in the engine as it does any other misdeed
+        except Exception as error:  # a story reports a bug in the engine like any other violation
             self.stage.checker.say(f"the tick failed unexpectedly: {type(error).__name__}: {error}")
 
     def _tick(self, due: _Due) -> None:
@@ -220,7 +220,7 @@ class Player:
 
     def _wait(self, due: _Due) -> None:
         """Until something is due, or until the cloud announces something: that is answered at once, and so is
-        in a daemon what a watch would tell it, a pod that no node takes or a node that became Ready."""
+        in a daemon what a watch would report, a pod that no node takes or a node that became Ready."""
         clock, world = self.clock, self.stage.world
         mail = world.incidents.mail
         known = len(mail.arrived)

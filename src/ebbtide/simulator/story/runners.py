@@ -89,7 +89,7 @@ class Backstage:
 
 
 class Process:
-    """One process with its own ports and memory. Once it has crashed it is of no use any more."""
+    """One process with its own ports and memory. Once it has crashed, it cannot be used again."""
 
     def __init__(self, backstage: Backstage, owner: str, stays: bool) -> None:
         stage = backstage.stage
@@ -179,8 +179,8 @@ class Process:
 
 
 class StoryClock(VirtualClock):
-    """Stops on its way wherever something is planned. What is planned `late` happens only when time moves on
-    from there, so a tick of that second comes before it."""
+    """Stops at each time for which something is planned. What is planned `late` happens only when time moves
+    on from there, so a tick of that second comes before it."""
 
     def __init__(self, now: float) -> None:
         super().__init__(now)

@@ -174,7 +174,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A line to write, and what came of the proposal without it, on the held-out third."""
+    """A line to write, and the result of the proposal without it, on the held-out third."""
 
     key: str
     today: Any

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ebbtide.errors import BudgetExhausted, Final
-from ebbtide.model.pod import Budget, LabelSelector, Operator, Pod, PodPhase, Requirement
+from ebbtide.model.pod import Budget, LabelSelector, Pod, PodPhase, Requirement, SelectorOperator
 from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.inventory import Inventory
 from ebbtide.simulator.world.pods import Pods, Workload
@@ -102,7 +102,7 @@ class Controllers:
     def _budget(self, number: int, allowed: int) -> Budget:
         spec = self.budget_specs[number]
         template = self._workload(spec).spec.template
-        wanted = tuple(Requirement(key, Operator.IN, (value,)) for key, value in template.labels)
+        wanted = tuple(Requirement(key, SelectorOperator.IN, (value,)) for key, value in template.labels)
         return Budget(template.namespace, spec.name, LabelSelector(wanted), allowed)
 
     def _allowed(self, spec: BudgetSpec) -> int:

@@ -73,7 +73,8 @@ class Machines:
         self.book = CloudBook()
         self._listed: tuple[Instance, ...] | None = None
         self.name_new: Callable[[int], str] | None = None
-        """The node name of the how-manieth launch; else it comes from the address or the instance."""
+        """The node name of the launch with this number; otherwise it comes from the address or the
+        instance."""
         self.never_join = 0
         """How many of the next launches boot and never join."""
         timeline.on("boot", self._boot)

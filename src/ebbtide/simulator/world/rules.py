@@ -38,7 +38,7 @@ class Curve(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """`low` pods at rest. What `high` means depends on the curve: the peak of a day, the height of a
+    """`low` pods normally. What `high` means depends on the curve: the peak of a day, the height of a
     burst of `burst_seconds` every `every_seconds`, or the size of a batch of jobs begun that often."""
 
     curve: Curve = Curve.STEADY

@@ -28,7 +28,7 @@ ABSENT = "attribute_not_exists(pk)"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class KeyRange:
     """Entries whose key in an index begins with a prefix, up to and with the entry `before`, if given."""
 
     index: str
@@ -101,19 +101,19 @@ class DynamoLog:
         most = limit + 1 if before else limit
         heads: Iterator[dict[str, Any]]
         if subject:
-            found = Span(BY_SUBJECT, "subjectKey", f"{_shortened(subject)}#", before)
+            found = KeyRange(BY_SUBJECT, "subjectKey", f"{_shortened(subject)}#", before)
             heads = (head for head in self._newest(found, most) if head["subject"] == subject)
         elif kinds:
-            spans = [Span(BY_KIND, "kindKey", f"{kind}#", before) for kind in sorted(set(kinds))]
+            spans = [KeyRange(BY_KIND, "kindKey", f"{kind}#", before) for kind in sorted(set(kinds))]
             each = [self._newest(span, most) for span in spans]
             heads = heapq.merge(*each, key=lambda head: str(head["sk"]), reverse=True)
         else:
-            heads = self._newest(Span("", "sk", "", before), most)
+            heads = self._newest(KeyRange("", "sk", "", before), most)
         wanted = frozenset(kinds) or KNOWN_KINDS
         fitting = (head for head in heads if head["kind"] in wanted and (not before or head["sk"] < before))
         return [self._entry(head, brief) for head in islice(fitting, limit)]
 
-    def _newest(self, span: Span, limit: int) -> Iterator[dict[str, Any]]:
+    def _newest(self, span: KeyRange, limit: int) -> Iterator[dict[str, Any]]:
         asked: dict[str, Any] = {"ScanIndexForward": False, "Limit": max(1, min(limit, 500))}
         condition, values = "", {}
         if span.index:

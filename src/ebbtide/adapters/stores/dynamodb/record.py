@@ -15,7 +15,7 @@ from typing import Any
 from ebbtide.adapters.stores.codec.operations import OPTIONAL_ATTRIBUTES
 from ebbtide.adapters.stores.codec.record import to_item
 from ebbtide.adapters.stores.dynamodb.tables import TTL_ATTRIBUTE, ConditionFailed, translated
-from ebbtide.adapters.stores.guards import Attempt, Held, action_ids
+from ebbtide.adapters.stores.guards import Attempt, StoredLease, action_ids
 from ebbtide.model.record import CLUSTER_LEASE, Lease
 
 
@@ -114,7 +114,7 @@ def take_lease(lease: Lease, now: int, expires: int) -> dict[str, Any]:
     }
 
 
-def take_over_lease(lease: Lease, held: Held, expires: int) -> dict[str, Any]:
+def take_over_lease(lease: Lease, held: StoredLease, expires: int) -> dict[str, Any]:
     """One that was outwaited, if nobody has renewed it since it was seen."""
     seen = _values(heldOwner=held.owner, heldToken=held.token, heldUntil=held.until)
     return {

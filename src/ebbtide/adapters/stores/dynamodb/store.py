@@ -43,9 +43,9 @@ from ebbtide.adapters.stores.dynamodb.tables import (
 from ebbtide.adapters.stores.guards import (
     LEASES_OUTLIVE_SECONDS,
     Attempt,
-    Held,
     Outwaiting,
     Stored,
+    StoredLease,
     held_by_another,
     repeat,
     written,
@@ -191,7 +191,7 @@ class DynamoStore:
             lock = {} if guard is None else self._read(self._pk(guard.name))
         open_ids = action_ids(item)
         stored = Stored(item.get("rev", 0), open_ids, item.get("nonce", ""))
-        held = Held(lock.get("lockOwner", ""), lock.get("lockUntilEpoch", 0), lock.get("lockToken", 0))
+        held = StoredLease(lock.get("lockOwner", ""), lock.get("lockUntilEpoch", 0), lock.get("lockToken", 0))
         attempt.settle(stored, held, self._now())
 
     def _prepare(self, entries: Sequence[LogEntry]) -> list[Wire]:
@@ -222,7 +222,7 @@ class DynamoStore:
         except ConditionFailed:
             return
 
-    def _keep(self, lease: Lease, held: Held, now: int) -> Lease:
+    def _keep(self, lease: Lease, held: StoredLease, now: int) -> Lease:
         """Continue with a lease that could not be taken, if that is because it is ours, or take one over that
         was outwaited."""
         kept = replace(lease, token=held.token)
@@ -273,6 +273,6 @@ class DynamoStore:
         return lease.until + LEASES_OUTLIVE_SECONDS
 
 
-def _held(item: Any) -> Held:
+def _held(item: Any) -> StoredLease:
     lock = from_wire_item(item or {})
-    return Held(lock.get("lockOwner", ""), lock.get("lockUntilEpoch", 0), lock.get("lockToken", 0))
+    return StoredLease(lock.get("lockOwner", ""), lock.get("lockUntilEpoch", 0), lock.get("lockToken", 0))

@@ -28,9 +28,9 @@ from ebbtide.adapters.stores.codec.record import (
 )
 from ebbtide.adapters.stores.guards import (
     Attempt,
-    Held,
     Outwaiting,
     Stored,
+    StoredLease,
     action_ids,
     given_back,
     held_by_another,
@@ -99,7 +99,7 @@ class SqlStore:
         values = self._values(key=self._pk(name), owner=owner, ttl=ttl_seconds)
 
         def take(lent: Lent) -> Lease:
-            held, now = Held(), 0
+            held, now = StoredLease(), 0
             for _ in range(TAKES):
                 taken = lent.run(self._sql.take, values).fetchone()
                 if taken is None:
@@ -229,10 +229,10 @@ class SqlStore:
         """Say why a write was refused; return when it was not, but is our own of which the reply was lost."""
         guard = attempt.guard
 
-        def look(lent: Lent) -> tuple[Stored, Held, int]:
+        def look(lent: Lent) -> tuple[Stored, StoredLease, int]:
             row = self._row(lent, self._key)
             stored = Stored() if row is None else Stored(row.rev, _open_ids(row), row.nonce)
-            held = Held() if guard is None else _held(self._row(lent, self._pk(guard.name)))
+            held = StoredLease() if guard is None else _held(self._row(lent, self._pk(guard.name)))
             (now,) = lent.run(self._sql.time, self._values()).fetchone()
             return stored, held, now
 
@@ -273,8 +273,8 @@ def _signed(lease: Lease) -> dict[str, Any]:
     return {"owner": lease.owner, "token": lease.token}
 
 
-def _held(row: StateRow | None) -> Held:
-    return Held() if row is None else Held(row.lock_owner, row.lock_until_epoch, row.lock_token)
+def _held(row: StateRow | None) -> StoredLease:
+    return StoredLease() if row is None else StoredLease(row.lock_owner, row.lock_until_epoch, row.lock_token)
 
 
 def _entry(row: LogRow) -> LogEntry:
