@@ -13,8 +13,11 @@ from playwright.sync_api import Browser, Dialog, Page, Route, expect
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.entrypoints.api.site import Scope, Token, digest_of
 from ebbtide.errors import Retryable
+from ebbtide.model.effect import OutcomeKind
 from ebbtide.model.events import (
     CostNoted,
+    EffectDone,
+    EffectKind,
     Event,
     OperationBegun,
     OperationKind,
@@ -295,15 +298,31 @@ def test_what_a_page_last_knew_is_not_said_in_the_present_tense(
 
 
 def test_a_notice_of_the_cloud_belongs_to_the_life_of_its_node(browser: Browser, clock: VirtualClock) -> None:
-    """The log has it under the instance, as it has all that came before the node joined."""
+    """The log has it under the instance, as it has all that came before the node joined. An earlier node of
+    the same name is another one."""
     cluster = Synthetic(clock, make_snapshot([make_node("a1")]))
     notice = SpotEvent("spot:i-a1", "i-a1", SpotKind.REBALANCE, SpotAnswer.TAKEN_IN, NOW, NOW + 120, "a1")
-    joined, drained = (
-        Transition("op", OperationKind.SCALE_UP, PartKind.LAUNCH, name, before, after, "", "i-a1")
-        for name, before, after in (("i-a1", "LAUNCHED", "JOINED"), ("a1", "DRAINING", "DRAINED"))
+    was, joined, drained = (
+        Transition("op", OperationKind.SCALE_UP, PartKind.LAUNCH, name, before, after, "", instance)
+        for name, before, after, instance in (
+            ("a1", "DRAINED", "TERMINATING", "i-before"),
+            ("i-a1", "LAUNCHED", "JOINED", "i-a1"),
+            ("a1", "DRAINING", "DRAINED", "i-a1"),
+        )
     )
-    told: list[tuple[str, Event]] = [("i-a1", joined), ("i-a1", notice), ("a1", drained)]
-    for number, (subject, fact) in enumerate(told):
+    evicted, cordoned = (
+        EffectDone("op", OperationKind.SCALE_DOWN, effect, OutcomeKind.DONE, "a1", pod=pod)
+        for effect, pod in ((EffectKind.EVICT, "default/old"), (EffectKind.CORDON, ""))
+    )
+    logged: tuple[tuple[str, Event], ...] = (
+        ("a1", evicted),
+        ("a1", was),
+        ("i-a1", joined),
+        ("i-a1", notice),
+        ("a1", cordoned),
+        ("a1", drained),
+    )
+    for number, (subject, fact) in enumerate(logged):
         cluster.store.append([entry_of(f"{number:08d}", NOW + number, fact, subject)])
     with serving(cluster.site()) as url, opened(browser, url) as watched:
         page = watched.page
@@ -319,6 +338,7 @@ def test_a_notice_of_the_cloud_belongs_to_the_life_of_its_node(browser: Browser,
                 [
                     re.compile("was started, is joined"),
                     re.compile("The cloud may soon take spot node a1 back"),
+                    re.compile("cordon a1: done"),
                     re.compile("was draining, is drained"),
                 ]
             )

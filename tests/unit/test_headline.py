@@ -52,18 +52,26 @@ def test_at_rest_it_counts_nodes_and_pods() -> None:
     assert said(paused, cluster(A)).endswith("none pending, and removals are paused")
 
 
-def test_a_cluster_that_no_runner_looks_after_is_not_said_to_be_at_rest() -> None:
-    silent = HeadlineSituation(launching(SlotState.LAUNCHED), cluster(A, pending=1), NOW, silent_seconds=720)
-    assert headline(silent) == (
-        "Ebbtide has not ticked for 12 min: no node is added or removed until it ticks again"
-    )
-
-
-def test_without_metrics_it_is_not_said_that_there_is_nothing_to_do() -> None:
-    blind = HeadlineSituation(make_record(), cluster(A), NOW, unmeasured=True)
-    assert headline(blind) == (
-        "No node is removed for low use while the metrics cannot be read: 1 node for 2 pods, none pending"
-    )
+@pytest.mark.parametrize(
+    ("record", "unknown", "says"),
+    [
+        (
+            launching(SlotState.LAUNCHED),
+            {"silent_seconds": 720},
+            "Ebbtide has not ticked for 12 min: no node is added or removed until it ticks again",
+        ),
+        (
+            make_record(),
+            {"unmeasured": True},
+            "No node counts as idle while CPU is unknown: 1 node for 2 pods, none pending",
+        ),
+    ],
+    ids=["no runner ticks", "the metrics are gone"],
+)
+def test_where_nobody_looks_it_is_not_said_that_there_is_nothing_to_do(
+    record: Record, unknown: dict[str, int], says: str
+) -> None:
+    assert headline(HeadlineSituation(record, cluster(A), NOW, **unknown)) == says  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ebbtide.core.scale_to_zero.activity import ActivityLook, listen
 from ebbtide.core.scale_to_zero.eta import why_wake
 from ebbtide.core.scale_to_zero.idle import evaluate
 from ebbtide.core.scale_to_zero.node_first import NeededByWakes
-from ebbtide.core.scale_to_zero.rules import scale_for
+from ebbtide.core.scale_to_zero.rules import describe, rule_key, scale_for
 from ebbtide.core.scale_to_zero.wake import guard, may_not_release, may_not_take_over, ready
 from ebbtide.model.idle import IdleState, Phase, WakeTime
 from ebbtide.model.pod import Workload
@@ -75,6 +75,12 @@ SIGNALS: list[tuple[Reading, str]] = [
 def test_what_the_signals_show_is_said(reading: Reading, says: str) -> None:
     policy = make_policy(signals=(BY_QUERY,))
     assert listen(policy, make_state(), ActivityLook({QUERY: reading}), DEFAULTS, NOW)[1].says == says
+
+
+def test_the_key_of_a_timer_stays_as_it_was_stored_whatever_people_read() -> None:
+    half_an_hour = Rule("queue", Operator.GT, 10, duration_seconds=1800, scale_by=2)
+    assert describe(half_an_hour) == "queue gt 10 for 30 min: +2"
+    assert rule_key(0, half_an_hour) == "0: queue gt 10 for 1800 s: +2"
 
 
 WEB = make_workload(replicas=2)

@@ -53,7 +53,7 @@ class NodeCause(StrEnum):
     NOT_READY = "node_not_ready"
 
 
-SHUT = {
+CLOSED_TO_PODS = {
     NodeCause.LEAVING: "is being removed and accepts no new pods",
     NodeCause.CORDONED: "cordoned: it accepts no new pods",
     NodeCause.NOT_READY: "not ready",
@@ -94,8 +94,8 @@ def why_pending(
         return PodAnswer(PodCause.NOT_PENDING, says)
     placement = placement_of(snapshot.cluster, coming=[pod])
     fits, against = _against(pod, placement)
-    nodes = tuple(sorted([*against, *_shut(snapshot.cluster, record)], key=lambda each: -each.nodes))
-    nodes = nodes[:MOST_REASONS]
+    against += _closed_to_pods(snapshot.cluster, record)
+    nodes = tuple(sorted(against, key=lambda each: -each.nodes)[:MOST_REASONS])
     if fits:
         have = "has" if fits == 1 else "have"
         says = f"{count_of(fits, 'node')} {have} room for it: the Kubernetes scheduler places it"
@@ -117,7 +117,7 @@ def why_pending(
     return PodAnswer(cause, says, nodes, about=held.name if held else "")
 
 
-def _shut(cluster: ClusterView, record: Record) -> list[Against]:
+def _closed_to_pods(cluster: ClusterView, record: Record) -> list[Against]:
     """Nodes that take no pods now: the table of a pod accounts for every node."""
     leaving = {one.node_name for one in in_disruption(record)}
     found = Counter(
@@ -129,7 +129,7 @@ def _shut(cluster: ClusterView, record: Record) -> list[Against]:
         for node in cluster.nodes
         if node.unschedulable or not node.ready
     )
-    return [Against(cause, count, SHUT[cause]) for cause, count in found.items()]
+    return [Against(cause, count, CLOSED_TO_PODS[cause]) for cause, count in found.items()]
 
 
 def _against(pod: Pod, placement: Placement) -> tuple[int, list[Against]]:
@@ -214,7 +214,7 @@ def _at_rest(here: HeadlineSituation) -> str:
     pods = sum(len(found) for found in here.cluster.pods_on.values())
     what = "Nothing to do"
     if here.unmeasured:
-        what = "No node is removed for low use while the metrics cannot be read"
+        what = "No node counts as idle while CPU is unknown"
     return f"{what}: {nodes} for {count_of(pods, 'pod')}, none pending{paused}"
 
 

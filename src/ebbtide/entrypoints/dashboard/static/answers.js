@@ -23,9 +23,12 @@ export async function nodeAnswer(name, now) {
 }
 
 // Before a node has joined, and in the notices of the cloud, its instance stands for it. The log of a node that is
-// gone names the instance.
-async function life(name, entries, node) {
-  const instance = node?.instance_id || entries.find((entry) => entry.data.instance_id)?.data.instance_id;
+// gone names the instance, the last one of this name: names are used again.
+async function life(name, all, node) {
+  const instance = node?.instance_id || all.find((entry) => entry.data.instance_id)?.data.instance_id;
+  const isOther = ({ data }) => data.instance_id && data.instance_id !== instance;
+  const before = all.find(isOther)?.at ?? -1;
+  const entries = all.filter((entry) => !isOther(entry) && (entry.data.instance_id || entry.at > before));
   const more = instance && instance !== name
     ? (await ask(`/api/v1/log?limit=200&subject=${encodeURIComponent(instance)}`)).entries : [];
   return [...entries, ...more].sort((one, other) => one.at - other.at || (one.id < other.id ? -1 : 1));
