@@ -118,8 +118,8 @@ AREAS = {
     "unit": "errors in the configuration, what commands and pages show, and warnings",
     "unit/consolidation": "nothing",
     "unit/engine": "what a tick, a notice or a command says of itself",
-    "unit/operations": "how the answer to a spot notice ended",
-    "unit/rows": "how the answer to a spot notice ended",
+    "unit/operations": "nothing",
+    "unit/rows": "a template of CloudFormation, and why the load is not known",
     "unit/scaling": "what is told to people and Kubernetes objects of policies",
 }
 """Where rules, engine, stores and simulator are tested, and what sentences are still compared there."""
@@ -131,8 +131,8 @@ MOST_SENTENCES = {
     "unit": 125,
     "unit/consolidation": 0,
     "unit/engine": 19,
-    "unit/operations": 6,
-    "unit/rows": 6,
+    "unit/operations": 0,
+    "unit/rows": 2,
     "unit/scaling": 10,
 }
 """At most so many in each area, without the files above whose subject they are. Lower a number with each that

@@ -13,8 +13,8 @@ OF_LANES = (
     Mutant(
         "nodes are chosen to go while others are launched",
         "question.no_operation",
-        "_none_open(q.record.operation)",
-        "_none_open(q.record.removing)",
+        "none_in_progress(q.record.operation)",
+        "none_in_progress(q.record.removing)",
         (UNIT,),
     ),
     Mutant(
