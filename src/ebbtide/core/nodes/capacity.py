@@ -154,7 +154,7 @@ def _existing(
     """Instances that are alive, nodes that match none, and slots whose instance is not seen yet."""
     gone, slots = record.gone_nodes, expected_slots(record)
     alive = [i for i in snapshot.alive if pool in (None, i.pool)]
-    # Crash table: mass-loss.
+    # Crash table: mass-loss. Nodes whose machines are gone must not fill up the maximum.
     unmatched = [n for n in snapshot.unmatched if pool in (None, n.pool) and n.uid not in gone]
     if not slots:
         return alive, unmatched, []

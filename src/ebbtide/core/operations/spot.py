@@ -62,6 +62,7 @@ def take_in(
     """The record with the notice in it, and what was made of it; unchanged where it is dropped."""
     noticed_at = min(notice.noticed_at, now)
     instance = snapshot.instance_with_id.get(notice.instance_id)
+    # The queue may carry notices of other clusters.
     if instance is None or not instance.pool:
         return record, SpotAnswer.NOT_OURS
     if not instance.alive:
@@ -69,7 +70,7 @@ def take_in(
     if now >= _lapses_at(notice.kind, noticed_at, notice.deadline, settings):
         return record, SpotAnswer.TOO_OLD
     known = record.spot_for(notice.instance_id)
-    # Crash table: spot-duplicates.
+    # Crash table: spot-duplicates. One answer for each instance, however often it is announced.
     if known is None:
         spot = Spot(
             id=spot_id(notice.instance_id),
@@ -80,11 +81,11 @@ def take_in(
             pool=instance.pool,
             instance_type=instance.instance_type,
         )
-        # Crash table: two-owners.
+        # Crash table: two-owners. A removal that is open already is only hurried along.
         if _removed_elsewhere(spot, record):
             spot = replace(spot, replace=False)
         return replace(record, spots=(*record.spots, spot)), SpotAnswer.TAKEN_IN
-    # Crash table: spot-duplicates.
+    # Crash table: spot-duplicates. Notices may arrive in any order: an interruption is never downgraded.
     if known.kind is SpotKind.REBALANCE and notice.kind is SpotKind.INTERRUPTION:
         upgraded = replace(known, kind=notice.kind, noticed_at=noticed_at, deadline=notice.deadline)
         return with_spot(record, upgraded), SpotAnswer.UPGRADED
@@ -173,6 +174,7 @@ def _removal(spot: Spot, situation: Situation) -> Removal:
 def _with_replacement(spot: Spot, situation: Situation) -> Spot:
     """Reserve a slot as soon as there is room for one more."""
     snapshot, record = situation.snapshot, situation.record
+    # One replacement only, and never above the maximum: the doomed node still counts until it is gone.
     if spot.slot is not None or total(snapshot, record) >= situation.settings.max_workers:
         return spot
     pool = situation.settings.pool_named(spot.pool)
