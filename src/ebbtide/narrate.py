@@ -22,6 +22,7 @@ from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import OutcomeKind
 from ebbtide.model.events import (
     FACTS,
+    TICKS,
     Alarm,
     AlarmKind,
     BacktestPublished,
@@ -295,10 +296,20 @@ def alarm(fact: Alarm) -> str:
         case AlarmKind.TERMINATE_REFUSED:
             asks = "it stays cordoned, launches continue; allow its termination, or terminate it yourself"
             return f"a drained node cannot go: {fact.detail}; {asks}{operation_tail(fact.operation_id)}"
+        case AlarmKind.SOURCE_GONE | AlarmKind.SOURCE_BACK:
+            return _outage(fact)
         case AlarmKind.OBSERVATION | AlarmKind.RUNNER_DIED | AlarmKind.RECORD_HEALED:
             return fact.detail
         case _:
             assert_never(fact.alarm)
+
+
+def _outage(fact: Alarm) -> str:
+    if fact.alarm is AlarmKind.SOURCE_GONE:
+        return f"outage begins: {fact.detail}"
+    if fact.source == TICKS:
+        return f"outage over: ticks succeed again after {a_while(fact.seconds)}"
+    return f"outage over: the {fact.source} can be read again after {a_while(fact.seconds)}"
 
 
 def _unexpected(fact: Alarm) -> str:

@@ -38,6 +38,22 @@ class RunTotals:
         """Where to tell what this runner did: an earlier version's faults are not this one's."""
         return self.of_other if owner.endswith("-other") else self.violations
 
+    def judge_coverage(self, changes: int, versions: int) -> None:
+        """A run in which something never happened shows nothing about it."""
+        happened = (
+            ("written", self.writes),
+            ("written by the other version", self.by_other or versions < 2),
+            ("launched", self.launches),
+            ("removed", self.removals),
+            ("lost", self.losses),
+            ("put to sleep", self.sleeps),
+            ("silent", self.silences),
+            ("seen to change", changes),
+        )
+        self.violations += [
+            f"nothing was ever {name}, so nothing was shown" for name, is_so in happened if not is_so
+        ]
+
     def judge_memory(self) -> None:
         """Of a run that ended before its first look nothing is known."""
         for first, last in self.memory:

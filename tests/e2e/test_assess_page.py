@@ -13,6 +13,8 @@ from ebbtide.entrypoints.assess.command import assess_command
 from tests.dumps import VERSIONS, as_dump, node, place
 from tests.e2e.pages import NARROW, WIDE, Scheme, opened
 
+A4_WITHOUT_MARGINS = 718
+"""Pixels, at the margins of a browser."""
 INK, PAPER = "rgb(20, 35, 43)", "rgb(255, 255, 255)"
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 CUT_OFF = (
@@ -26,7 +28,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("assess")
     labels = place("m7i.large", "eu-central-1a", "eu-central-1")
     names = [f"ip-10-0-12-{number}.eu-central-1.compute.internal" for number in range(4)]
-    items = [node(name, VERSIONS["eks"], labels, f"aws:///eu-central-1a/i-{name}") for name in names]
+    spot = {**labels, "eks.amazonaws.com/capacityType": "SPOT"}
+    items = [node(name, VERSIONS["eks"], spot, f"aws:///eu-central-1a/i-{name}") for name in names]
     (folder / "dump.json").write_bytes(as_dump(items))
     assert assess_command(str(folder / "dump.json"), read_book(None), True, folder / "page.html", None) == 0
     return (folder / "page.html").as_uri()
@@ -49,6 +52,14 @@ def test_nothing_of_the_page_is_cut_off_and_everybody_can_read_it(
         found = Axe().run(page).response["violations"]
         assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
         assert watched.errors == []
+
+
+def test_nothing_of_the_printed_page_runs_off_the_paper(browser: Browser, written: str) -> None:
+    """The last column, whether a node can go, was cut off."""
+    with opened(browser, written, A4_WITHOUT_MARGINS) as watched:
+        watched.page.emulate_media(media="print")
+        assert watched.page.evaluate(WIDER) == 0
+        assert watched.page.evaluate(CUT_OFF) == 0
 
 
 def test_printed_it_is_dark_on_white_also_for_those_who_like_it_dark(browser: Browser, written: str) -> None:

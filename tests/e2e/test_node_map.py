@@ -16,6 +16,16 @@ from tests.e2e.pages import SECONDS, Synthetic, opened, serving
 expect.set_options(timeout=SECONDS)
 
 
+TOKEN_COLOUR = """(name) => {
+  const probe = document.createElement("i");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}"""
+
+
 def cluster(uses: dict[str, NodeUse]) -> Synthetic:
     """Half of a1 is requested and nothing of b1."""
     nodes = [make_node("a1"), make_node("b1")]
@@ -68,4 +78,12 @@ def test_use_stays_with_its_age_while_metrics_are_gone_and_is_greyed(browser: Br
         assert fill_of(page, "a1") == "0.40"
         filters = page.locator(".zones").evaluate("each => getComputedStyle(each).filter")
         assert filters == "grayscale(0.75)"
+        tile(page, "a1").click()
+        quiet = page.evaluate(TOKEN_COLOUR, "--quiet")
+        for shown_as in ("CPU", "CPU used", "memory used"):
+            named = page.locator("dl.stats > div").filter(has_text=re.compile(rf"^{shown_as}\d"))
+            assert named.locator("dd").evaluate("each => getComputedStyle(each).color") == quiet, shown_as
+        page.get_by_role("link", name="Why is it still here?").click()
+        really = page.get_by_text("12% of its CPU and 40% of its memory really used 10 min ago")
+        assert really.evaluate("each => getComputedStyle(each).color") == quiet
         assert watched.errors == []

@@ -189,6 +189,11 @@ def test_an_outage_has_its_banner_and_turns_no_number_into_zero(
     expect(trouble).to_be_hidden()
     expect(page.locator("#live")).to_have_text("live")
     expect(page.locator(".situation .pill.good")).to_contain_text("survived after")
+    source = "metrics" if fault == "Metrics gone" else "cluster"
+    over = f"Outage over: the {source} can be read again after 5 min"
+    expect(events(page).filter(has_text=over)).to_have_class("good")
+    expect(events(page).filter(has_text="Outage begins: ").first).to_have_class("bad")
+    expect(page.get_by_text(re.compile("^Alarm at .*: outage"))).to_have_count(0)
 
 
 MOST_SHIFT = 0.02

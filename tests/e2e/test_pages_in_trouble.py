@@ -13,8 +13,18 @@ from playwright.sync_api import Browser, Dialog, Page, Route, expect
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.entrypoints.api.site import Scope, Token, digest_of
 from ebbtide.errors import Retryable
-from ebbtide.model.events import OperationBegun, OperationKind
+from ebbtide.model.events import (
+    CostNoted,
+    Event,
+    OperationBegun,
+    OperationKind,
+    PartKind,
+    SpotAnswer,
+    SpotEvent,
+    Transition,
+)
 from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.operation import SpotKind
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import ClusterView, Reading, Snapshot
@@ -45,6 +55,17 @@ expect.set_options(timeout=SECONDS)
 @pytest.fixture
 def clock() -> VirtualClock:
     return VirtualClock(NOW)
+
+
+class Deaf(MemoryStore):
+    """A store that can be made to answer nothing."""
+
+    deaf = False
+
+    def load(self) -> Record:
+        if self.deaf:
+            raise Retryable("the store does not answer")
+        return super().load()
 
 
 def test_a_hostile_name_is_text_and_nothing_more(browser: Browser, clock: VirtualClock) -> None:
@@ -243,6 +264,67 @@ def test_when_the_server_goes_that_is_said_what_was_seen_stays_and_it_comes_back
         assert only_said("ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET", watched.errors)
 
 
+AT_REST = "Nothing to do: 2 nodes for 2 pods, none pending."
+
+
+def test_what_a_page_last_knew_is_not_said_in_the_present_tense(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    """The headline said "Nothing to do", the axis "now" and a card "Nothing is in progress" while nobody
+    could know."""
+    cluster = Synthetic(clock, make_snapshot([make_node("a1"), make_node("b1")]))
+    cluster.store = store = Deaf(clock, "cluster")
+    for number, ago in enumerate((1800, 0)):
+        noted = CostNoted({"USD": "0.1"}, 0, 2, 0)
+        store.append([entry_of(f"{number:08d}", NOW - ago, noted)])
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        page = watched.page
+        headline, axis = page.locator(".headline"), page.locator(".trend text")
+        for now in (True, False, True):
+            store.deaf = not now
+            expect(page.locator("#live")).to_have_text("live" if now else "stale")
+            before = re.compile(r"^As of .*, nothing to do: 2 nodes")
+            expect(headline).to_have_text(AT_REST if now else before)
+            expect(page.get_by_text("Nothing is in progress.")).to_have_count(int(now))
+            expect(page.get_by_text("No pod is pending.")).to_have_count(int(now))
+            expect(page.get_by_text("Nothing was in progress.")).to_have_count(int(not now))
+            expect(page.get_by_role("heading", name="In progress when last read")).to_have_count(int(not now))
+            expect(page.get_by_text("No pod was pending.")).to_have_count(int(not now))
+            expect(axis.get_by_text("now", exact=True)).to_have_count(int(now))
+        assert only_said("status of 503", watched.errors)
+
+
+def test_a_notice_of_the_cloud_belongs_to_the_life_of_its_node(browser: Browser, clock: VirtualClock) -> None:
+    """The log has it under the instance, as it has all that came before the node joined."""
+    cluster = Synthetic(clock, make_snapshot([make_node("a1")]))
+    notice = SpotEvent("spot:i-a1", "i-a1", SpotKind.REBALANCE, SpotAnswer.TAKEN_IN, NOW, NOW + 120, "a1")
+    joined, drained = (
+        Transition("op", OperationKind.SCALE_UP, PartKind.LAUNCH, name, before, after, "", "i-a1")
+        for name, before, after in (("i-a1", "LAUNCHED", "JOINED"), ("a1", "DRAINING", "DRAINED"))
+    )
+    told: list[tuple[str, Event]] = [("i-a1", joined), ("i-a1", notice), ("a1", drained)]
+    for number, (subject, fact) in enumerate(told):
+        cluster.store.append([entry_of(f"{number:08d}", NOW + number, fact, subject)])
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        page = watched.page
+        lived = page.locator("section.card ol > li")
+        for gone in (False, True):
+            if gone:
+                cluster.change(lambda _: make_snapshot([make_node("b1")]))
+            watched.show(f"why/?node=a1&gone={gone}")
+            expect(page.locator(".says")).to_contain_text(
+                "not in the cluster" if gone else "nothing was to be"
+            )
+            expect(lived).to_have_text(
+                [
+                    re.compile("was started, is joined"),
+                    re.compile("The cloud may soon take spot node a1 back"),
+                    re.compile("was draining, is drained"),
+                ]
+            )
+        assert watched.errors == []
+
+
 def test_a_page_that_is_gone_to_in_an_outage_shows_its_last_values_or_says_that_it_has_none(
     browser: Browser, clock: VirtualClock
 ) -> None:
@@ -351,17 +433,6 @@ def test_a_server_that_never_read_the_cluster_says_unknown_and_not_zero(
         assert watched.errors == []
 
 
-class Deaf(MemoryStore):
-    """A store that can be made to answer nothing."""
-
-    deaf = False
-
-    def load(self) -> Record:
-        if self.deaf:
-            raise Retryable("the store does not answer")
-        return super().load()
-
-
 def test_a_store_that_cannot_be_read_is_named_and_what_was_seen_stays(
     browser: Browser, clock: VirtualClock
 ) -> None:
@@ -450,6 +521,9 @@ def test_a_runner_that_does_not_tick_is_named(browser: Browser, clock: VirtualCl
     with serving(cluster.site()) as url, opened(browser, url) as watched:
         expect(watched.page.locator("#trouble")).to_contain_text("Ebbtide is not ticking. The last tick was")
         expect(watched.page.locator("#live")).to_have_text("stale")
+        expect(watched.page.locator(".headline")).to_have_text(
+            "Ebbtide has not ticked for 15 min: no node is added or removed until it ticks again."
+        )
         assert watched.errors == []
 
 

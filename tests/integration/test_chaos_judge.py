@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from tests.chaos_real.reading import Json
 from tests.chaos_real.runner import Order
 from tests.chaos_real.setting import MIN_WORKERS
 from tests.chaos_real.totals import RunTotals
+from tests.chaos_real.versions import missing_libraries, other_version
 from tests.chaos_real.witness import Witness
 from tests.servers.kube_api import Api, ApiRefused
 
@@ -251,3 +253,47 @@ def test_memory_counts_from_the_first_look_and_a_run_without_one_says_nothing(
     found = RunTotals(memory=[(first, last)])
     found.judge_memory()
     assert len(found.violations) == count
+
+
+@pytest.mark.parametrize(
+    ("versions", "by_other", "missing"),
+    [(1, 0, 0), (2, 0, 1), (2, 7, 0)],
+    ids=["one version", "the other never wrote", "both wrote"],
+)
+def test_a_run_in_which_the_other_version_never_wrote_shows_nothing_of_two_versions(
+    versions: int, by_other: int, missing: int
+) -> None:
+    found = RunTotals(writes=9, launches=1, removals=1, losses=1, sleeps=1, silences=1, by_other=by_other)
+    found.judge_coverage(changes=5, versions=versions)
+    assert len(found.violations) == missing
+
+
+def test_a_run_in_which_nothing_happened_says_so_for_each_thing() -> None:
+    found = RunTotals()
+    found.judge_coverage(changes=0, versions=2)
+    assert len(found.violations) == 8
+
+
+def test_a_version_whose_libraries_are_not_installed_is_not_chosen() -> None:
+    project = """
+        [project]
+        dependencies = ["msgspec>=0.18", "typer>=9999"]
+        [project.optional-dependencies]
+        kube = ["no-such-client>=30"]
+        docs = ["no-such-tool>=1"]
+    """
+    assert missing_libraries(project) == ["typer>=9999", "no-such-client>=30"]
+
+
+def test_the_version_that_is_chosen_by_default_can_be_run_here(tmp_path: Path) -> None:
+    other = other_version("", tmp_path)
+    assert other.sources is not None, other.says
+    ports = "import ebbtide.adapters.kube.cluster as cluster; print(cluster.__file__)"
+    imported = subprocess.run(
+        [sys.executable, "-c", ports],
+        env={**os.environ, "PYTHONPATH": str(other.sources)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert imported.stdout.startswith(str(other.sources))

@@ -74,6 +74,13 @@ OF_LANES = (
         ("unit:tests/unit/operations/test_scale_up.py",),
     ),
     Mutant(
+        "a node is drained to its end although the minimum needs it",
+        "scale_down._why_abort",
+        "why_too_few(operation, situation) if operation.replaced else None",
+        "None",
+        ("unit:tests/unit/operations/test_yielding.py",),
+    ),
+    Mutant(
         "a removal that the rest cannot do without is a failure",
         "stopping.why_yield",
         "drained and snapshot.cpu.value is not None and not fits.passed",
@@ -153,7 +160,7 @@ OF_LANES = (
     Mutant(
         "a crash in one lane counts against the other",
         "record_machine._count_run",
-        "with_runs(lane, clean(record), runs_in(lane, record))",
+        "with_runs(lane, others, runs_in(lane, record) + 1)",
         "with_runs(Lane.REMOVING, record, record.unclean_removal_runs + 1)",
         (TICKS,),
     ),

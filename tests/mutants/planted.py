@@ -158,7 +158,7 @@ OF_SLOTS = (
         "a launch without an answer is tried elsewhere",
         "absorb_slot",
         "replace(slot, reason=outcome.detail, why=SlotCause.NO_ANSWER)",
-        "_try_next(slot, outcome.detail, settings, now)",
+        "_try_next(slot, outcome.detail, settings, now, serves)",
         ("explorer:scale-up",),
     ),
     Mutant(
@@ -276,9 +276,30 @@ OF_SLOTS = (
             "unit:tests/unit/operations",
         ),
     ),
+    Mutant(
+        "a node is launched where the pods that asked for it cannot run",
+        "next_offer",
+        "offer not in slot.refused and (serves is None or serves(slot, pool, zone, node_type))",
+        "offer not in slot.refused",
+        ("unit:tests/unit/operations/test_substitutes.py",),
+    ),
+    Mutant(
+        "the nodes of a launch that was set aside count as room",
+        "coming_slots",
+        "_expected(record, record.operations)",
+        "expected_slots(record)",
+        ("unit:tests/unit/test_capacity.py",),
+    ),
 )
 
 OF_SPOT = (
+    Mutant(
+        "an interrupted node of a pool that sleeps is replaced",
+        "spot._with_replacement",
+        "pool is None or pool.may_be_empty",
+        "pool is None",
+        ("unit:tests/unit/operations/test_spot_interruption.py",),
+    ),
     Mutant(
         "an interruption is answered before its machine has joined",
         "_interrupted",

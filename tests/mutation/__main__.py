@@ -12,15 +12,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.mutation.asking import Asking
 from tests.mutation.chosen import GROUPS, ROOT, files, gone, group_of
 from tests.mutation.clauses import clauses_of
 from tests.mutation.equivalent import EQUIVALENT
-from tests.mutation.judging import Judged, Verdict, judge
+from tests.mutation.judging import Judged, judge
 from tests.mutation.mutants import mutants_of
-from tests.mutation.reach import read_reach
+from tests.mutation.reach import digests_of_modules, digests_of_tests, read_reach
+from tests.mutation.verdicts import CAUGHT, Found, Verdict, Verdicts, names_of
 
 SURVIVORS = ROOT / "build" / "mutation" / "survivors.txt"
-CAUGHT = (Verdict.KILLED, Verdict.TIMED_OUT)
+VERDICTS = ROOT / "build" / "mutation" / "verdicts.jsonl"
 PROGRESS = 50
 
 
@@ -30,9 +32,14 @@ class Tally:
 
     of: dict[str, Counter[Verdict]] = field(default_factory=dict)
     survivors: list[str] = field(default_factory=list)
+    cpu: dict[str, float] = field(default_factory=dict)
+    """Seconds of all forks, for each group."""
 
-    def tell(self, mutant: Judged, verdict: Verdict) -> None:
-        self.of.setdefault(group_of(mutant.module), Counter())[verdict] += 1
+    def tell(self, mutant: Judged, found: Found) -> None:
+        verdict = found.verdict
+        group = group_of(mutant.module)
+        self.of.setdefault(group, Counter())[verdict] += 1
+        self.cpu[group] = self.cpu.get(group, 0.0) + found.cpu
         if verdict in (Verdict.SURVIVED, Verdict.UNREACHED):
             self.survivors.append(str(mutant))
             word = "not reached by a test" if verdict is Verdict.UNREACHED else "survived"
@@ -52,11 +59,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--sample", type=int, default=0, help="so many, drawn from all; 0: every mutant")
     parser.add_argument("--each", type=int, default=0, help="so many of each group")
-    parser.add_argument("--module", default="", help="only modules whose dotted name begins with this")
+    parser.add_argument(
+        "--module", nargs="+", default=[""], help="only modules whose dotted names begin with one of these"
+    )
     parser.add_argument("--seed", type=int, default=None, help="of the sample; a new one unless given")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--record", action="store_true", help="again which tests reach which lines")
     parser.add_argument("--tests", nargs="+", default=[""], help="ask only tests whose paths begin so")
+    parser.add_argument(
+        "--budget", type=float, default=60.0, help="seconds of tests that are asked about a mutant"
+    )
+    parser.add_argument("--again", action="store_true", help="judge also what was judged before")
     parser.add_argument("--at-least", type=float, default=97.0, help="percent killed, or the run fails")
     parser.add_argument(
         "--only", type=Path, help="a file with the mutants to judge, as survivors are written"
@@ -66,7 +79,7 @@ def main() -> int:
         parser.error(f"tests/mutation/chosen.py names modules that are no longer there: {', '.join(lost)}")
     seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
     mutants: list[Judged] = []
-    for file in files(arguments.module):
+    for file in files(*arguments.module):
         mutants += [*mutants_of(file), *clauses_of(file)]
     listed = {(one.function, one.old, one.new) for one in EQUIVALENT}
     kept = [one for one in mutants if (f"{one.module}.{one.function}", one.old, one.new) not in listed]
@@ -75,13 +88,18 @@ def main() -> int:
     else:
         chosen = _chosen(kept, arguments.sample, seed, arguments.only)
     print(
-        f"{len(mutants)} mutants in {len(files(arguments.module))} modules, "
+        f"{len(mutants)} mutants in {len(files(*arguments.module))} modules, "
         f"{len(mutants) - len(kept)} of them listed as equivalent; {len(chosen)} are judged (seed {seed})",
         flush=True,
     )
-    reach, tally = read_reach(arguments.record, tuple(arguments.tests)), Tally()
+    only = tuple(arguments.tests)
+    reach, tally = read_reach(arguments.record, only), Tally()
+    verdicts = Verdicts(VERDICTS, digests_of_modules(), digests_of_tests())
+    if not arguments.again:
+        verdicts.read()
+    names = dict(zip(mutants, names_of(mutants), strict=True))
     began = time.monotonic()
-    judge(chosen, reach, arguments.workers, tally.tell)
+    judge(chosen, Asking(reach, verdicts, names, arguments.budget), arguments.workers, tally.tell)
     SURVIVORS.write_text("".join(f"{one}\n" for one in tally.survivors))
     return _conclude(tally, time.monotonic() - began, arguments.at_least)
 
@@ -110,20 +128,21 @@ def drawn(mutants: Iterable[Judged], number: int, seed: int) -> list[Judged]:
 
 
 def _conclude(tally: Tally, seconds: float, at_least: float) -> int:
-    print("| group | killed | timed out | survived | not reached | not planted | score |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print("| group | killed | timed out | survived | not reached | not planted | score | CPU min |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     columns = (Verdict.KILLED, Verdict.TIMED_OUT, Verdict.SURVIVED, Verdict.UNREACHED, Verdict.LEFT_OUT)
     for group in GROUPS:
         if counts := tally.of.get(group):
             cells = " | ".join(str(counts[column]) for column in columns)
-            print(f"| {group} | {cells} | {_score(counts):.1f} % |")
+            print(f"| {group} | {cells} | {_score(counts):.1f} % | {tally.cpu[group] / 60:.1f} |")
     total = tally.total()
     caught = sum(total[verdict] for verdict in CAUGHT)
     judged = sum(total.values()) - total[Verdict.LEFT_OUT]
     score = _score(total)
     print(
         f"{judged} mutants judged, {caught} killed ({total[Verdict.TIMED_OUT]} of them by time), "
-        f"{judged - caught} survived: {score:.1f} % in {seconds / 60:.1f} min"
+        f"{judged - caught} survived: {score:.1f} % in {seconds / 60:.1f} min, "
+        f"{sum(tally.cpu.values()) / 60:.1f} CPU min in all"
     )
     return 0 if score >= at_least else 1
 

@@ -80,13 +80,13 @@ LEFT_OUT = (
 """They take long and reach what others reach, or act in processes of their own, which no fork changes."""
 
 
-def files(only: str = "") -> list[Path]:
-    """Those of GROUPS, or those of them whose dotted name begins with `only`."""
+def files(*only: str) -> list[Path]:
+    """Those of GROUPS, or those of them whose dotted name begins with one of `only`."""
     found = []
     for each in (each for group in GROUPS.values() for each in group):
         place = PACKAGE / each
         found += sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
-    return [file for file in found if file.is_file() and name_of(file).startswith(only)]
+    return [file for file in found if file.is_file() and name_of(file).startswith(only or ("",))]
 
 
 def gone() -> list[str]:

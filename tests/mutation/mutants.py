@@ -63,10 +63,12 @@ class Mutant:
     tree: ast.Module
 
     def code(self) -> CodeType:
-        """That of the whole module, with the change in it."""
+        """That of the function or class of the module that holds the change, with the change in it."""
+        name = self.function.partition(".")[0]
+        parts = [one for one in self.tree.body if _is_of_the_future(one) or getattr(one, "name", "") == name]
         with self.change.made():
-            whole = copy.deepcopy(self.tree)
-        return compile(ast.fix_missing_locations(whole), str(self.file), "exec")
+            changed = copy.deepcopy(ast.Module(parts, []))
+        return compile(ast.fix_missing_locations(changed), str(self.file), "exec")
 
     def __str__(self) -> str:
         return f"{self.module}.{self.function}: {self.old}  ->  {self.new}"
@@ -141,6 +143,10 @@ def _instead(node: ast.AST, holder: ast.AST, field: str) -> Iterator[ast.AST]:
         yield from (ast.copy_location(new, node) for new in expressions(node, holder, field))
     elif isinstance(node, ast.stmt) and not _is_for_people(node):
         yield from (ast.copy_location(new, node) for new in statements(node))
+
+
+def _is_of_the_future(node: ast.AST) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
 def _is_an_assertion(node: ast.AST) -> bool:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class Reached:
     """By module."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reach:
     tests: dict[str, Reached]
     modules: tuple[str, ...]
@@ -42,12 +43,17 @@ class Reach:
 
     def of(self, module: str, lines: Iterable[int]) -> list[str]:
         """The tests that reach one of the lines, the quickest first."""
-        found = [
-            (reached.seconds, name)
-            for name, reached in self.tests.items()
-            if not reached.lines.get(module, frozenset()).isdisjoint(lines)
-        ]
-        return [name for _, name in sorted(found)]
+        found = {name for line in lines for name in self._by_line.get((module, line), ())}
+        return sorted(found, key=lambda name: (self.tests[name].seconds, name))
+
+    @cached_property
+    def _by_line(self) -> dict[tuple[str, int], list[str]]:
+        found: dict[tuple[str, int], list[str]] = {}
+        for name, reached in self.tests.items():
+            for module, lines in reached.lines.items():
+                for line in lines:
+                    found.setdefault((module, line), []).append(name)
+        return found
 
 
 class Recorder:
@@ -95,8 +101,8 @@ class Recorder:
 def read_reach(again: bool = False, only: tuple[str, ...] = ("",)) -> Reach:
     """From the last recording; what has changed since is recorded first, and all of it with `again`. `only`
     tests whose paths begin so are asked."""
-    tests = {str(one): _digest(ROOT / one) for one in _tests() if str(one).startswith(only)}
-    modules = {name_of(file): _digest(file) for file in files()}
+    tests = {one: digest for one, digest in digests_of_tests().items() if one.startswith(only)}
+    modules = digests_of_modules()
     kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() and not again else {}
     kept = {"files": {}, "tests": {}, "modules": []} | kept
     stale = stale_files(kept, tests, modules)
@@ -156,6 +162,14 @@ def _tests() -> list[Path]:
         found += sorted(place.rglob("test_*.py")) if place.is_dir() else [place]
     names = [file.relative_to(ROOT) for file in found]
     return [name for name in names if not str(name).startswith(LEFT_OUT)]
+
+
+def digests_of_tests() -> dict[str, str]:
+    return {str(one): _digest(ROOT / one) for one in _tests()}
+
+
+def digests_of_modules() -> dict[str, str]:
+    return {name_of(file): _digest(file) for file in files()}
 
 
 def _digest(*paths: Path) -> str:

@@ -6,9 +6,10 @@ A fork that started its own would spend most of its time on that.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import ExitStack, nullcontext
-from typing import Any
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ from tests.servers.dynamodb import CREDENTIALS, DynamoServer, dynamodb_server
 from tests.servers.postgres import PostgresServer, postgres_server
 
 NEEDED_BY = ("tests/contract/stores/",)
+S = TypeVar("S", PostgresServer, DynamoServer)
 
 
 class Databases:
@@ -36,28 +38,33 @@ class Databases:
             os.environ.update(CREDENTIALS)
             self._postgres = self._stack.enter_context(postgres_server())
             self._dynamodb = self._stack.enter_context(dynamodb_server())
-        _empty_postgres(self._postgres)
-        _empty_dynamodb(self._dynamodb)
+        if not self._postgres.is_running:  # a test, or its mutant, has ended it
+            self._postgres.restart()
 
     def lend(self, items: Iterable[pytest.Item]) -> None:
-        """In the fork: the fixtures of that name give out what is running."""
+        """In the fork: the fixtures of that name give out what is running, emptied when first asked for."""
         asks = next((item for item in items if item.nodeid.startswith(NEEDED_BY)), None)
-        if asks is None:
+        if asks is None or self._postgres is None or self._dynamodb is None:
             return
-        for name, server in (("postgres", self._postgres), ("dynamodb", self._dynamodb)):
+        emptied = {
+            "postgres": partial(_emptied, self._postgres, _empty_postgres),
+            "dynamodb": partial(_emptied, self._dynamodb, _empty_dynamodb),
+        }
+        for name, server in emptied.items():
             for found in asks.session._fixturemanager.getfixturedefs(name, asks) or ():
                 known: dict[str, Any] = found.func.__globals__
-                known[f"{name}_server"] = lambda *_, server=server: nullcontext(server)
+                known[f"{name}_server"] = server
 
     def close(self) -> None:
         self._stack.close()
 
 
+def _emptied(server: S, empty: Callable[[S], None], *_: object) -> AbstractContextManager[S]:
+    empty(server)
+    return nullcontext(server)
+
+
 def _empty_postgres(server: PostgresServer) -> None:
-    try:
-        server.run("SELECT 1")
-    except psycopg.OperationalError:  # a test, or its mutant, has ended it
-        server.restart()
     with psycopg.connect(
         host=str(server.socket_folder), dbname="postgres", user="postgres", autocommit=True
     ) as connection:

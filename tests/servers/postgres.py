@@ -42,6 +42,10 @@ class PostgresServer:
     def socket(self) -> Path:
         return self.socket_folder / ".s.PGSQL.5432"
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def url(self, database: str, port: int = 0, user: str = "postgres", options: str = "") -> str:
         """Over the server's socket, or over a loopback port that something else forwards to it."""
         place = f"127.0.0.1:{port}/{database}" if port else f"/{database}?host={self.socket_folder}"

@@ -149,3 +149,13 @@ def test_what_the_look_before_saw_still_counts_against_the_maximum() -> None:
     assert count_against_max(snapshot, record, "workers") == 3
     assert count_against_max(snapshot, record, "others") == 0
     assert count_against_max(snapshot, make_record(counted_before=(Counted("", 1),))) == 2
+
+
+def test_nobody_waits_for_the_nodes_of_a_launch_that_was_set_aside() -> None:
+    """Nobody follows it before a person resumes it: pods for which it counted as room waited for hours."""
+    record = make_record(
+        operation=make_scale_up(make_slot("s1")), set_aside=make_scale_up(make_slot("s2", zone="b"))
+    )
+    assert [slot.key for slot in coming_slots(record)] == ["s1"]
+    assert workers_by_zone(make_snapshot(), record) == {"a": 1}
+    assert total(make_snapshot(), record) == 2, "its machines may still come: the maximum holds"

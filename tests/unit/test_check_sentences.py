@@ -128,7 +128,7 @@ GATES: list[tuple[Check, str]] = [
     ),
     (
         gates.load_on(1, make_snapshot(TWO, cpu=0.2), make_settings(cpu_up=0.7)),
-        "CPU would be 0.40 on 1 worker, cpu_up is 0.70",
+        "CPU would be 0.40 with 1 worker left, cpu_up is 0.70",
     ),
     (gates.load_on(0, make_snapshot(cpu=0.0), SETTINGS), "no worker would be left"),
     (
@@ -214,6 +214,13 @@ UP: list[tuple[Decision, str]] = [
         "CPU 0.10 is not above 0.70, 1 pod has been pending for 2 min 59 s, pending_up_sec is 3 min",
     ),
     (
+        decided(
+            make_snapshot(TWO, [*FULL, pending(), pending("api", created_at=NOW - 90)]),
+            make_record(pending_since=NOW - 60),
+        ),
+        "CPU 0.10 is not above 0.70, 2 pods are pending, the oldest for 60 s, pending_up_sec is 3 min",
+    ),
+    (
         decided(HOT, make_record(launching=make_scale_up(make_slot(state=SlotState.LAUNCHED)))),
         "CPU 0.90 is above 0.70, and enough nodes are on their way, no pod is pending",
     ),
@@ -279,7 +286,7 @@ DOWN: list[tuple[Decision, str]] = [
     ),
     (
         decided(SMALLER, calm(), cpu_down=0.60, cpu_up=0.70),
-        "CPU would be 0.83 on 2 workers, cpu_up is 0.70",
+        "CPU would be 0.83 with 2 workers left, cpu_up is 0.70",
     ),
     (
         decided(make_snapshot(make_nodes("a1", "b1", "c1")), calm()),
@@ -290,6 +297,15 @@ DOWN: list[tuple[Decision, str]] = [
         "a1 is leaving",
     ),
 ]
+
+
+def test_the_load_is_told_for_the_workers_that_are_removed_and_not_for_the_batch() -> None:
+    rules = {"max_batch_down": 2, "budget_fraction": 1.0, "min_workers": 1}
+    removing = decided(make_snapshot(THREE), calm(), **rules)
+    (load,) = [c for c in verdict_on(removing, Action.SCALE_DOWN).checks if c.name == "load fits the rest"]
+    # Each zone keeps a worker, so one of the three goes. The two that are left carry 3 x 0.10.
+    assert [removal.node_name for removal in removing.removals] == ["a1"]
+    assert load.says == "CPU would be 0.15 with 2 workers left, cpu_up is 0.70"
 
 
 @pytest.mark.parametrize(("decision", "says"), DOWN, ids=[says for _, says in DOWN])
@@ -305,6 +321,11 @@ def test_what_is_done_is_said_with_its_reason() -> None:
     assert decided(make_snapshot(TWO, cpu=0.71)).reason == "launch small in a: CPU 0.71 is above 0.70"
     assert decided(QUEUE, WAITED).reason == (
         "launch small in a: 1 pod has been pending for 3 min, pending_up_sec is 3 min"
+    )
+    two_new = [pending(created_at=NOW - 20), pending("api", created_at=NOW - 15)]
+    assert decided(make_snapshot(TWO, [*FULL, *two_new]), make_record(pending_since=NOW - 3600)).reason == (
+        "launch small in a: 2 pods are pending, the oldest for 20 s (there have been pending pods for 1 h), "
+        "pending_up_sec is 3 min"
     )
     assert decided(ONE_WORKER, make_record(short_since=NOW - 180)).reason == (
         "launch small in b: 1 ready worker is below min_workers 2"

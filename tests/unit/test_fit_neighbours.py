@@ -108,3 +108,11 @@ def test_nodes_that_the_pod_does_not_ask_for_make_no_domain() -> None:
     assert Placement(rooms).why_not(pod, rooms[0]) is None, (
         "b1 could never take it, so b is not an empty zone"
     )
+
+
+def test_the_pods_of_a_room_that_is_opened_count_once_although_nobody_knew_their_rule_before() -> None:
+    placement = Placement()
+    placement.open(room_of(make_node("a1"), [spread(ZONE), lonely(HOST, "w2")]))
+    placement.open(room_of(make_node("b1"), [web("w3")]))
+    numbers = [number for number, _ in placement.neighbours.profile(spread(ZONE)).spreads]
+    assert [placement.neighbours.counts(number) for number in numbers] == [(("a", 2), ("b", 1))]

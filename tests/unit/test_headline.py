@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ebbtide.entrypoints.views.headline import HeadlineSituation, headline, usual_seconds
+from ebbtide.entrypoints.views.headline import HeadlineSituation, headline, lease_says, usual_seconds
 from ebbtide.model.events import OperationClosed, OperationKind
 from ebbtide.model.operation import Move, MoveState, Removal, RemovalState, SlotState, SourceState, SpotKind
 from ebbtide.model.pod import PodPhase
@@ -50,6 +50,38 @@ def test_at_rest_it_counts_nodes_and_pods() -> None:
     assert said(make_record(), cluster(A, B)) == "Nothing to do: 2 nodes for 4 pods, none pending"
     paused = replace(make_record(), paused=True)
     assert said(paused, cluster(A)).endswith("none pending, and removals are paused")
+
+
+def test_a_cluster_that_no_runner_looks_after_is_not_said_to_be_at_rest() -> None:
+    silent = HeadlineSituation(launching(SlotState.LAUNCHED), cluster(A, pending=1), NOW, silent_seconds=720)
+    assert headline(silent) == (
+        "Ebbtide has not ticked for 12 min: no node is added or removed until it ticks again"
+    )
+
+
+def test_without_metrics_it_is_not_said_that_there_is_nothing_to_do() -> None:
+    blind = HeadlineSituation(make_record(), cluster(A), NOW, unmeasured=True)
+    assert headline(blind) == (
+        "No node is removed for low use while the metrics cannot be read: 1 node for 2 pods, none pending"
+    )
+
+
+@pytest.mark.parametrize(
+    ("owner", "until", "spots", "says"),
+    [
+        ("", 0, 0, "free"),
+        ("r1", NOW + 20, 0, "held by r1 for another 20 s"),
+        ("r1", NOW - 40, 0, "free: r1 had it and let it end 40 s ago, as after a crash"),
+        ("", 0, 1, "free; 1 spot notice has a lease of its own"),
+        ("r1", NOW + 20, 2, "held by r1 for another 20 s; 2 spot notices have leases of their own"),
+    ],
+)
+def test_a_lease_says_who_may_act_and_what_is_known_of_a_holder_that_did_not_give_it_back(
+    owner: str, until: int, spots: int, says: str
+) -> None:
+    notices = tuple(make_spot(f"a{number}") for number in range(spots))
+    record = replace(make_record(spots=notices), lock_owner=owner, lock_until=until)
+    assert lease_says(record, NOW) == says
 
 
 def test_pods_for_which_nothing_is_done_are_named() -> None:

@@ -12,6 +12,7 @@ from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import OutcomeKind
 from ebbtide.model.events import (
     FACTS,
+    TICKS,
     Alarm,
     AlarmKind,
     BacktestPublished,
@@ -157,6 +158,18 @@ SENTENCES: list[tuple[Event, str]] = [
     (
         Alarm(AlarmKind.LOG_NOT_PRUNED, "no answer"),
         "old log entries could not be removed: no answer; they stay until tomorrow's attempt",
+    ),
+    (
+        Alarm(AlarmKind.SOURCE_GONE, "no answer", source="cluster"),
+        "outage begins: no answer",
+    ),
+    (
+        Alarm(AlarmKind.SOURCE_BACK, seconds=300, source="metrics"),
+        "outage over: the metrics can be read again after 5 min",
+    ),
+    (
+        Alarm(AlarmKind.SOURCE_BACK, seconds=360, source=TICKS),
+        "outage over: ticks succeed again after 6 min",
     ),
     (Alarm(AlarmKind.OBSERVATION, "a lone instance"), "a lone instance"),
     (Alarm(AlarmKind.RUNNER_DIED, "runner-1 crashed"), "runner-1 crashed"),

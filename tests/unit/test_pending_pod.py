@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.entrypoints.views.headline import Against, PodAnswer, PodCause, why_pending
+from ebbtide.entrypoints.views.headline import Against, NodeCause, PodAnswer, PodCause, why_pending
 from ebbtide.model.decision import Action, Check, Verdict
-from ebbtide.model.operation import SlotState
+from ebbtide.model.operation import RemovalState, SlotState
 from ebbtide.model.pod import FitCause, Pod, PodPhase, Resources, Taint, TaintEffect
 from ebbtide.model.record import Record
 from tests.builders import (
@@ -14,6 +14,8 @@ from tests.builders import (
     make_node,
     make_pod,
     make_record,
+    make_removal,
+    make_scale_down,
     make_scale_up,
     make_settings,
     make_slot,
@@ -36,7 +38,7 @@ def asked(pod: Pod, others: list[Pod], record: Record | None = None) -> PodAnswe
     return why_pending(pod, snapshot, record or make_record(), make_settings(), (HELD,))
 
 
-def lacks(answer: PodAnswer) -> list[tuple[FitCause, int]]:
+def lacks(answer: PodAnswer) -> list[tuple[FitCause | NodeCause, int]]:
     return [(each.cause, each.nodes) for each in answer.nodes]
 
 
@@ -71,6 +73,26 @@ def test_nodes_that_replace_others_are_on_their_way_too() -> None:
     ):
         answer = asked(pending(), FULL, record)
         assert (answer.cause, answer.count) == (PodCause.COMING, count)
+
+
+def test_every_node_is_accounted_for_also_those_that_accept_no_pods() -> None:
+    draining = make_removal("c1", state=RemovalState.DRAINING)
+    nodes = [
+        make_node("a1"),
+        make_node("c1", unschedulable=True),
+        make_node("d1", unschedulable=True),
+        make_node("e1", ready=False, unschedulable=True),
+        make_node("f1", ready=False),
+    ]
+    snapshot = make_snapshot(nodes, [FULL[0], pending()])
+    record = make_record(removing=make_scale_down(draining))
+    answer = why_pending(pending(), snapshot, record, make_settings(), (HELD,))
+    assert lacks(answer) == [
+        (NodeCause.NOT_READY, 2),
+        (FitCause.CPU, 1),
+        (NodeCause.LEAVING, 1),
+        (NodeCause.CORDONED, 1),
+    ]
 
 
 def test_nodes_that_lack_the_same_are_one_line_with_the_range_of_what_is_free() -> None:

@@ -100,7 +100,7 @@ def test_what_is_said_where_nodes_are_judged_one_by_one() -> None:
     nodes = make_nodes("a1", "a2", "a3", "a4")
     _, refusals = choose_underused(make_snapshot(nodes, pods), record, settings, NOW, 9)
     assert said(refusals) == "it has been underused for 4 min 59 s, idle_down_sec is 5 min"
-    assert said(refusals, "a3") == "75% of it is requested without DaemonSets, underused is below 50%"
+    assert said(refusals, "a3") == "75% of it is requested, not counting DaemonSets; underused is below 50%"
 
 
 def test_what_is_said_next_to_a_launch() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.entrypoints.api.site import Origin, Sight
+from ebbtide.engine.outages import Origin
+from ebbtide.entrypoints.api.site import Sight
 from ebbtide.model.snapshot import NodeUse, Reading, Snapshot
 from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import NOW, make_instance, make_node, make_pod, make_snapshot

@@ -8,11 +8,11 @@ from decimal import Decimal
 from ebbtide.core.prices import CostPoint
 from ebbtide.entrypoints.views.spending import (
     DAYS_A_MONTH,
-    Removed,
+    Gone,
     Share,
     SpendingDay,
     projection,
-    removed_by_day,
+    removals_of,
     shares_of,
     spending_days,
     with_sleepers,
@@ -36,7 +36,7 @@ def point(at: int, paid: str, on_demand: str | None = None) -> CostPoint:
 def test_savings_are_shared_without_overlap_between_the_busiest_moment_and_what_was_paid() -> None:
     """12 h at 6 an hour (10 on demand), then 12 h at 2 (4 on demand): 10 stays the measure for the day."""
     points = [point(0, "6", "10"), point(12 * HOUR, "2", "4")]
-    removed = {FIRST: Removed(consolidation=1, scale_down=3)}
+    removed = [Gone(12 * HOUR, False)] * 3 + [Gone(12 * HOUR, True)]
     (day,) = spending_days(points, "EUR", DAY, removed, {FIRST: Decimal(12)})
     assert day.paid == 12 * 6 + 12 * 2
     assert day.spot == 12 * (10 - 6) + 12 * (4 - 2)
@@ -48,15 +48,15 @@ def test_savings_are_shared_without_overlap_between_the_busiest_moment_and_what_
 
 def test_sleep_saves_no_more_than_the_nodes_that_are_gone() -> None:
     points = [point(0, "10"), point(23 * HOUR, "9")]
-    (day,) = spending_days(points, "EUR", DAY, {}, {FIRST: Decimal(50)})
+    (day,) = spending_days(points, "EUR", DAY, [], {FIRST: Decimal(50)})
     assert (day.sleep, day.saved) == (Decimal(1), Decimal(1))
-    (day,) = spending_days(points, "EUR", DAY, {}, {FIRST: Decimal(-3)})
+    (day,) = spending_days(points, "EUR", DAY, [], {FIRST: Decimal(-3)})
     assert (day.sleep, day.scale_down) == (Decimal(0), Decimal(1))
 
 
 def test_a_busy_moment_is_no_measure_any_more_after_a_day_and_costs_are_cut_at_midnight() -> None:
     points = [point(22 * HOUR, "8"), point(23 * HOUR, "2"), point(DAY + 23 * HOUR, "2")]
-    first, second = spending_days(points, "EUR", 2 * DAY, {}, {})
+    first, second = spending_days(points, "EUR", 2 * DAY, [], {})
     assert (first.date, first.known_seconds) == (FIRST, 2 * HOUR)
     assert (first.paid, first.scale_down) == (Decimal(10), Decimal(6))
     assert (second.date, second.paid, second.scale_down) == (SECOND, Decimal(48), Decimal(23 * 6))
@@ -65,9 +65,9 @@ def test_a_busy_moment_is_no_measure_any_more_after_a_day_and_costs_are_cut_at_m
 
 
 def test_other_money_is_not_counted_and_no_point_is_not_a_day() -> None:
-    (day,) = spending_days([CostPoint(0, {"USD": Decimal(1)})], "EUR", HOUR, {}, {})
+    (day,) = spending_days([CostPoint(0, {"USD": Decimal(1)})], "EUR", HOUR, [], {})
     assert (day.paid, day.saved) == (Decimal(0), Decimal(0))
-    assert spending_days([], "EUR", DAY, {}, {}) == []
+    assert spending_days([], "EUR", DAY, [], {}) == []
 
 
 def closed(kind: OperationKind, **lists: tuple[str, ...]) -> OperationClosed:
@@ -75,14 +75,66 @@ def closed(kind: OperationKind, **lists: tuple[str, ...]) -> OperationClosed:
 
 
 def test_a_node_that_consolidation_emptied_counts_once() -> None:
-    """`c1` is another node under the same name when it is removed the second time."""
+    """`c1` is another node under the same name when it is removed the second time; `c2` was emptied so long
+    before that it was in use again."""
     log = [
-        (0, closed(OperationKind.CONSOLIDATION, emptied=("c1", "c2"))),
+        (0, closed(OperationKind.CONSOLIDATION, emptied=("c1", "c2"), removed=("c3",))),
         (60, closed(OperationKind.SCALE_DOWN, removed=("c1", "s1"))),
         (90, closed(OperationKind.SCALE_UP, ready=("n1",))),
-        (DAY, closed(OperationKind.SCALE_DOWN, removed=("c1",))),
+        (DAY, closed(OperationKind.SCALE_DOWN, removed=("c1", "c2"))),
     ]
-    assert removed_by_day(log) == {FIRST: Removed(2, 1), SECOND: Removed(0, 1)}
+    assert removals_of(log) == [
+        Gone(0, True),
+        Gone(60, True),
+        Gone(60, False),
+        Gone(DAY, False),
+        Gone(DAY, False),
+    ]
+
+
+def test_what_a_node_saves_is_said_to_come_from_what_was_removed_until_then() -> None:
+    """Ten an hour at first. From 6 h on nothing but scale-down had removed nodes, from 18 h on also a
+    consolidation, as many: 12 h at 4 saved by scale-down alone, 6 h at 6 shared in halves."""
+    points = [point(0, "10"), point(6 * HOUR, "6"), point(18 * HOUR, "4")]
+    (day,) = spending_days(points, "EUR", DAY, [Gone(6 * HOUR, False), Gone(18 * HOUR, True)], {})
+    assert (day.scale_down, day.consolidation) == (Decimal(12 * 4 + 6 * 3), Decimal(6 * 3))
+
+
+def test_a_removal_within_a_piece_counts_from_then_on_and_no_longer_than_the_busiest_moment() -> None:
+    """A cost that holds for two days: 12 h without a known removal, then a day after a consolidation, of
+    which 12 h fall on the second day; after that no moment of the day before was busier."""
+    points = [point(-HOUR, "10"), point(0, "6"), point(DAY + 6 * HOUR, "6")]
+    first, second = spending_days(points, "EUR", 2 * DAY, [Gone(12 * HOUR, True)], {}, since=0)
+    assert (first.scale_down, first.consolidation) == (Decimal(12 * 4), Decimal(12 * 4))
+    assert (second.scale_down, second.consolidation) == (Decimal(0), Decimal(6 * 4))
+
+
+def test_past_days_stay_as_they_were_whatever_comes_later_and_wherever_the_time_begins() -> None:
+    """What the morning saved came from scale-down at noon and from consolidation in the evening. The first of
+    the days that were read forgot what had been busiest before it, and what had emptied its nodes."""
+    points = [point(number * 6 * HOUR, str(20 - number % 5)) for number in range(16)]
+    log = [
+        (20 * HOUR, closed(OperationKind.CONSOLIDATION, emptied=("c1",))),
+        (26 * HOUR, closed(OperationKind.SCALE_DOWN, removed=("c1", "s1"))),
+        (50 * HOUR, closed(OperationKind.SCALE_DOWN, removed=("s2",))),
+        (80 * HOUR, closed(OperationKind.CONSOLIDATION, removed=("c2",))),
+    ]
+
+    def told(until: int, since: int = 0) -> dict[str, SpendingDay]:
+        """As they are read: with the points of a day before, and the operations of two."""
+        known = [one for one in points if since - DAY <= one.at < until]
+        operations = [each for each in log if since - 2 * DAY <= each[0] < until]
+        found = spending_days(known, "EUR", until, removals_of(operations), {}, since)
+        return {day.date: day for day in found}
+
+    whole = told(4 * DAY)
+    assert any(day.consolidation for day in whole.values())
+    assert len(whole) == 4
+    for number in range(1, 4):
+        by_then = told(number * DAY)
+        assert {date: whole[date] for date in by_then} == by_then
+        from_then = told(4 * DAY, number * DAY)
+        assert {date: whole[date] for date in from_then} == from_then
 
 
 def days(*paid: int, seconds: int = DAY) -> list[SpendingDay]:

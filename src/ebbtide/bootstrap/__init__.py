@@ -15,6 +15,7 @@ from ebbtide.config import Config
 from ebbtide.config.api import webhook_secrets
 from ebbtide.core.packing.pack import HOW_TO_PACK, why_missing
 from ebbtide.engine.notes import CostNotes
+from ebbtide.engine.outages import OutageNotes
 from ebbtide.engine.ports import ClusterPorts, Observers, Ports
 from ebbtide.errors import ConfigError, SolverMissing
 from ebbtide.model.settings import Settings
@@ -78,7 +79,11 @@ def assemble(config: Config, store: Store, world: ClusterPorts) -> Ports:
         notifier=open_notifier(config),
         clock=world.clock,
         new_id=new_id,
-        observer=Observers(*world.observers, CostNotes(store, config.settings, new_id)),
+        observer=Observers(
+            *world.observers,
+            CostNotes(store, config.settings, new_id),
+            OutageNotes(store, config.settings, world.clock, new_id),
+        ),
         workloads=world.workloads,
         signals=world.signals,
         players=world.players,

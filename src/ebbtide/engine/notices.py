@@ -40,6 +40,7 @@ def answer_notices(ports: Ports, settings: Settings, owner: str, deadline: float
     sentences += heal(ports, record)
     if not notices and not record.spots:
         return sentences
+    settings = ports.settings_now(settings)  # a pool that sleeps gets no replacement
     snapshot = observe(ports, settings)
     if not snapshot.problems:
         for notice in notices:

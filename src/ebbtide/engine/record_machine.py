@@ -54,6 +54,8 @@ class LeasedRun:
     """Effects asked for in this tick: none is asked for twice, however slowly the world shows it."""
     decides_since: float = inf
     """When it last looked for something to decide."""
+    ended: set[Lane] = field(default_factory=set)
+    """The lanes that ran to their end in this tick."""
 
     @property
     def now(self) -> int:
@@ -243,6 +245,7 @@ def run_lane(run: LeasedRun, lane: Lane, counted: bool = False) -> None:
         _count_run(run, lane)
     said = len(run.sentences)
     run.advance_found(partial(open_in, lane))
+    run.ended.add(lane)
     left = open_in(lane, run.record)
     if left is not None and len(run.sentences) == said:
         run.sentences.append(narrate.goes_on(left))
@@ -250,9 +253,11 @@ def run_lane(run: LeasedRun, lane: Lane, counted: bool = False) -> None:
 
 def _count_run(run: LeasedRun, lane: Lane) -> None:
     """Count before running; what keeps crashing its runner, or never ends, is set aside. A lane that ran
-    before in this tick ended well."""
-    record = run.record
-    others = with_runs(lane, clean(record), runs_in(lane, record))
+    before in this tick ended well. One that is still to run keeps its count: else a removal that crashes its
+    runner would never be set aside while a launch is open."""
+    record = others = run.record
+    for ended in run.ended:
+        others = with_runs(ended, others, 0)
     operation = open_in(lane, record)
     why = None if operation is None else _why_set_aside(operation, runs_in(lane, record), run)
     if why is None:

@@ -77,6 +77,15 @@ class AlarmKind(StrEnum):
     RECORD_HEALED = "record-healed"
     TERMINATE_REFUSED = "terminate-refused"
     """The cloud says no to the termination of a drained node."""
+    SOURCE_GONE = "source-gone"
+    """The cluster, the cloud or the metrics cannot be read any more."""
+    SOURCE_BACK = "source-back"
+    """They can be read again, or ticks succeed again."""
+
+
+TICKS = "ticks"
+"""Not a source that is read: the ticks themselves failed, as where the store cannot be read."""
+OUTAGES = (AlarmKind.SOURCE_GONE, AlarmKind.SOURCE_BACK)
 
 
 class SwitchedBy(StrEnum):
@@ -259,9 +268,11 @@ class Alarm:
     runs: int = 0
     """How often the runner crashed with it."""
     seconds: int = 0
-    """How long it may take at most."""
+    """How long it may take at most; of an outage that ended, how long it lasted."""
     unexpected: bool = False
     """An error that is none of ours: a bug."""
+    source: str | None = None
+    """Of an outage: `cluster`, `cloud` or `metrics`; `ticks` where ticks failed."""
 
 
 @dataclass(frozen=True, slots=True)

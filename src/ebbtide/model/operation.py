@@ -231,7 +231,7 @@ class AbortCause(StrEnum):
     FIT_AGAIN = "fit_again"
     """A node that was to be replaced is well again, or what its pool launches."""
     NOT_ALLOWED = "not_allowed"
-    """A node that was to be replaced may not go: too few would be left, or its pods have no place."""
+    """A node may not go after all: too few would be left, or the pods of one to be replaced have no place."""
     NODE_KEPT = "node_kept"
     """One of its nodes was given up, which ends it for the others."""
     OTHER = "other"

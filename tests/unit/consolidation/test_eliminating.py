@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ebbtide.core.consolidation import eliminate as eliminating
 from ebbtide.core.consolidation.drafts import Floors, Layout
 from ebbtide.core.consolidation.eliminate import Steps, eliminate, keep_order, removal_order
+from ebbtide.core.consolidation.outline import Outline, Place
 from ebbtide.core.consolidation.scene import Kind, Parcel, Scene, Site
 from ebbtide.core.nodes.fit import Neighbours
 from ebbtide.core.nodes.room import Room
@@ -80,7 +81,13 @@ scheduling=ALONE if kind == len(KINDS) else ANYWHERE,
         )
         for n, each in enumerate(drawn)
     )  # fmt: skip
-    return Layout(Scene(sites, parcels, KINDS, (), [], rooms), neighbours, Floors(0))
+    places = tuple(Place(Decimal("0.1"), each.free, each.free, _load(each), each.removable) for each in drawn)
+    return Layout(Scene(sites, parcels, KINDS, (), Outline(places, (), {}), rooms), neighbours, Floors(0))
+
+
+def _load(drawn: Drawn) -> tuple[int, int, int]:
+    kinds = [KINDS[kind % len(KINDS)] for kind in drawn.kinds]
+    return sum(kind.cpu_milli for kind in kinds), sum(kind.memory_mib for kind in kinds), len(kinds)
 
 
 def by_looking(layout: Layout, order: Sequence[int], most: int) -> tuple[Steps, int]:

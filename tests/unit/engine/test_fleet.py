@@ -6,13 +6,17 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.engine import loop
-from ebbtide.engine.loop import Fleet, Member
+from ebbtide.engine.loop import Fleet, Member, guarded_tick
 from ebbtide.engine.tick import TickReport
 from ebbtide.model.record import CLUSTER_LEASE
+from tests.builders import make_spot
 from tests.unit.engine.builders import Small, quick_settings
+from tests.unit.engine.test_loop import VirtualStop
+from tests.unit.engine.test_pruning import with_old_entry
 
 NAMES = ("a", "b", "c", "d")
 PATIENCE_SECONDS = 40
@@ -90,7 +94,75 @@ def test_a_cluster_with_an_open_operation_is_not_offered() -> None:
     for name in ("busy", "quiet"):
         for _ in range(loop.TICKS_BETWEEN_OFFERS):
             held.note(name, held=True)
-    assert not held.offers(kept[0], "busy")
+    assert held.offers(kept[0], "busy") is False
     assert held.offers(kept[1], "quiet")
+    store = kept[1].ports.store
+    store.write(replace(store.load(), spots=(make_spot(),)), None)
+    assert not held.offers(kept[1], "quiet"), "an instance of it is being reclaimed"
+    store.write(replace(store.load(), spots=()), None)
     held.note("busy", held=False)
-    assert not held.offers(kept[1], "quiet")
+    assert held.offers(kept[1], "quiet") is False
+
+
+def followed(
+    small: Small, ticks: int, after: Callable[[int], None], stop: VirtualStop | None = None
+) -> list[TickReport]:
+    """By a replica that also holds another cluster, on the virtual clock. `after` each tick: its number."""
+    stop, reports = stop or VirtualStop(small), list[TickReport]()
+
+    def on_report(name: str, report: TickReport) -> None:
+        assert name == small.settings.cluster
+        reports.append(report)
+        after(len(reports))
+        if len(reports) == ticks:
+            stop.set()
+
+    fleet = Fleet([Member(small.ports, small.settings, 60)], "one", stop, on_report)
+    fleet.note("another cluster", held=True)
+    fleet._follow(fleet._members[0])
+    return reports
+
+
+def test_a_replica_keeps_the_lease_between_two_ticks_and_forgets_old_entries() -> None:
+    small, others = with_old_entry(), list[str]()
+
+    def another_tries(_: int) -> None:
+        small.wait(20)
+        others.append(guarded_tick(small.ports, small.settings, "other", 60).says)
+
+    followed(small, 3, another_tries)
+    assert all(says.startswith("stood by: the lease 'cluster' is held by one") for says in others)
+    assert small.store.find_entry("0-old") is None
+
+
+class Watching(VirtualStop):
+    """Notes who has the lease while the replica waits."""
+
+    def __init__(self, small: Small) -> None:
+        super().__init__(small)
+        self.owners: list[str] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.owners.append(self.small.record.lock_owner)
+        return super().wait(timeout)
+
+
+def test_a_cluster_that_was_offered_is_free_and_its_next_tick_comes_later() -> None:
+    small = Small(settings=quick_settings(min_workers=3))
+    reports = followed(small, loop.TICKS_BETWEEN_OFFERS + 2, lambda number: None)
+    gaps = [after.at - before.at for before, after in pairwise(reports)]
+    assert gaps[:-2] == [60] * (loop.TICKS_BETWEEN_OFFERS - 1)
+    assert gaps[-2:] == [120, 60], "the replica still holds one other cluster"
+
+
+def test_nobody_has_the_lease_of_a_cluster_that_was_offered() -> None:
+    small = Small(settings=quick_settings(min_workers=3))
+    stop, seen = Watching(small), dict[int, set[str]]()
+
+    def note(number: int) -> None:
+        seen[number] = set(stop.owners)
+        stop.owners.clear()
+
+    followed(small, loop.TICKS_BETWEEN_OFFERS + 1, note, stop)
+    assert seen[loop.TICKS_BETWEEN_OFFERS] == {"one"}
+    assert seen[loop.TICKS_BETWEEN_OFFERS + 1] == {""}

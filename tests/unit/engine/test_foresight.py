@@ -70,6 +70,42 @@ def test_room_is_asked_for_before_the_morning_and_said_in_words() -> None:
     assert found == Headroom(500, 512, 10, POOL, expected=says)
 
 
+def test_the_time_that_is_said_has_not_come_yet() -> None:
+    foresight = watched(a_store(), until=EIGHT - 1800)
+    at = MIDNIGHT + DAYS * DAY + EIGHT - 1800
+    assert "nothing ahead of 07:45 UTC" in room(foresight.expecting(SETTINGS, seen(at, 2))).expected
+
+
+def test_room_is_counted_in_nodes_by_what_fills_them_first_and_no_pod_is_smaller_than_the_least() -> None:
+    foresight = watched(a_store(), until=EIGHT - 900)
+    at = MIDNIGHT + DAYS * DAY + EIGHT - 900
+    for cpu, memory, nodes in ((1000, 1, "3 nodes"), (1, 3000, "4 nodes"), (0, 0, "1 node")):
+        pods = tuple(make_pod(f"web-{n}", cpu, memory, node_name="a1") for n in range(2))
+        found = room(foresight.expecting(SETTINGS, Snapshot(at, ClusterView((make_node("a1"),), pods))))
+        assert found.expected.startswith(f"{nodes} ahead of")
+        assert (found.cpu_milli, found.memory_mib) == (max(cpu, 1), max(memory, 1))
+
+
+def test_seven_days_and_the_hour_that_is_judged_are_enough_and_a_quarter_less_is_not() -> None:
+    store, at = a_store(), MIDNIGHT + 7 * DAY + 3600
+    foresight = watched(store, days=7, until=3600)
+    assert "it takes" not in foresight.outlooks(SETTINGS, at)[POOL].why_off
+    early = Foresight(store, SETTINGS, lambda: "early")
+    assert "it takes 7 days" in early.outlooks(SETTINGS, at - STEP_SECONDS)[POOL].why_off
+
+
+def test_two_runners_that_judge_within_the_same_hour_come_to_the_same_verdict() -> None:
+    store = a_store()
+    first = watched(store)
+    at = MIDNIGHT + DAYS * DAY
+    found = first.outlooks(SETTINGS, at)[POOL].verdict
+    assert found is not None
+    for quarter in range(1, 4):
+        first.looked(seen(at + quarter * STEP_SECONDS, 40), Record())
+    later = Foresight(store, SETTINGS, lambda: "later")
+    assert later.outlooks(SETTINGS, at + 3 * STEP_SECONDS)[POOL].verdict == found
+
+
 def test_what_has_come_already_needs_no_more_room() -> None:
     foresight = watched(a_store(), until=EIGHT - 900)
     at = MIDNIGHT + DAYS * DAY + EIGHT - 900
@@ -106,8 +142,8 @@ def test_pods_are_as_large_as_the_last_that_ran_where_none_runs_now() -> None:
 def test_a_short_past_prepares_nothing_and_says_why() -> None:
     foresight = watched(a_store(), days=2)
     found = room(foresight.expecting(SETTINGS, seen(MIDNIGHT + 2 * DAY, 2)))
-    assert found.count == 0
-    assert found.expected == "forecast for pool workers: off, demand is noted for 2 days and it takes 7 days"
+    says = "forecast for pool workers: off, demand is noted for 2 days and it takes 7 days"
+    assert found == Headroom(1, 1, 0, POOL, expected=says)
     fresh = Foresight(a_store(), SETTINGS, lambda: "1")
     assert "off, demand is noted for 0 s" in room(fresh.expecting(SETTINGS, seen(MIDNIGHT, 2))).expected
 

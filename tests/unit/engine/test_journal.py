@@ -10,7 +10,7 @@ import pytest
 
 from ebbtide.core.nodes.decide import decide
 from ebbtide.engine.journal import decide_again, decision_entry, read_decision, read_inputs
-from ebbtide.errors import Usage
+from ebbtide.errors import StoreUnusable, Usage
 from ebbtide.model.check import Values
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.events import Inputs
@@ -82,6 +82,49 @@ def test_inputs_survive_with_an_operation_of_either_kind_in_the_record(work: Sca
     assert read_inputs(decision_entry(decision, inputs)) == inputs
 
 
+def stored(record_data: dict[str, Any]) -> LogEntry:
+    run = Small().leased_run()
+    decision = decide(run.snapshot, run.record, run.settings, run.now, "d")
+    entry = decision_entry(decision, Inputs(run.snapshot, run.record, run.settings, run.now))
+    data: dict[str, Any] = deepcopy(dict(entry.data))
+    data["inputs"]["record"] |= record_data
+    return replace(entry, data=data)
+
+
+def as_data(work: ScaleUp | ScaleDown) -> dict[str, Any]:
+    """As an entry of the log holds it."""
+    run = Small().leased_run()
+    record = replace(run.record, **asides(work))
+    decision = decide(run.snapshot, run.record, run.settings, run.now, "d")
+    entry = decision_entry(decision, Inputs(run.snapshot, record, run.settings, run.now))
+    inputs: Any = entry.data["inputs"]
+    data: dict[str, Any] = inputs["record"]["launching_aside"] or inputs["record"]["removing_aside"]
+    return data
+
+
+def test_what_a_newer_version_added_to_a_record_is_skipped() -> None:
+    assert read_inputs(stored({"added_later": 1})).record == read_inputs(stored({})).record
+
+
+@pytest.mark.parametrize("work", [make_scale_up(make_slot()), make_scale_down(make_removal())])
+def test_a_record_from_before_there_were_two_lanes_is_read_into_them(work: ScaleUp | ScaleDown) -> None:
+    data = as_data(work)
+    found = read_inputs(stored({"operation": data, "set_aside": None})).record
+    assert work in (found.launching, found.removing)
+    assert (found.launching_aside, found.removing_aside) == (None, None)
+    found = read_inputs(stored({"operation": None, "set_aside": data})).record
+    aside = found.launching_aside if isinstance(work, ScaleUp) else found.removing_aside
+    assert aside == work
+    assert (found.launching, found.removing) == (None, None)
+
+
+def test_a_decision_that_cannot_be_read_is_left_as_it_was_and_says_so() -> None:
+    entry = stored({})
+    broken = replace(entry, data={**entry.data, "decision": {"id": 3}})
+    with pytest.raises(StoreUnusable, match="the decision d cannot be read"):
+        read_decision(broken)
+
+
 def test_an_entry_that_is_no_decision_says_so() -> None:
     alarm = LogEntry("x-1", NOW, LogKind.ALARM, "smoke")
     for read in (read_decision, read_inputs):
@@ -89,3 +132,5 @@ def test_an_entry_that_is_no_decision_says_so() -> None:
             read(alarm)
     with pytest.raises(Usage):
         read_inputs(replace(alarm, kind=LogKind.DECISION))
+    with pytest.raises(Usage):
+        read_inputs(replace(stored({}), kind=LogKind.ALARM))

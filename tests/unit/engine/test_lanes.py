@@ -18,6 +18,7 @@ from ebbtide.narrate import facts_in
 from ebbtide.simulator.world.ports import SimCloud
 from tests.builders import NOW, make_record, make_removal, make_scale_down, make_scale_up, make_slot
 from tests.unit.engine.builders import Small, quick_settings
+from tests.unit.engine.test_tick import BuggyCluster
 
 
 class BuggyLaunch(SimCloud):
@@ -56,6 +57,28 @@ def test_a_launch_that_crashes_its_runner_is_set_aside_and_the_removal_continues
     assert small.record.launching_aside is not None
     small.tick_until(lambda record: record.removing is None)
     assert small.record.removing_aside is None
+
+
+def test_a_removal_that_crashes_its_runner_is_set_aside_while_a_launch_is_open() -> None:
+    small = Small(settings=quick_settings(min_workers=1))
+    doomed = replace(terminating(small).removals[0], terminated=False)
+    small.put(
+        launching=make_scale_up(make_slot("up-0"), id="up", started_at=small.now),
+        removing=make_scale_down(doomed, id="down", started_at=small.now),
+        paused=True,
+    )
+    buggy = replace(small.ports, cluster=BuggyCluster(small.world, small.clock))
+    for run in range(1, 6):
+        with pytest.raises(ZeroDivisionError):
+            small.tick(buggy)
+        assert (small.record.unclean_runs, small.record.unclean_removal_runs) == (0, run)
+    small.tick(buggy)
+    (alarm,) = facts_in(small.notifier.entries, Alarm)
+    assert (alarm.alarm, alarm.operation_id, alarm.runs) == (AlarmKind.OPERATION_CRASHES, "down", 5)
+    assert small.record.removing is None
+    assert small.record.removing_aside is not None
+    small.tick_until(lambda record: record.launching is None)
+    assert small.record.launching_aside is None
 
 
 def test_what_is_set_aside_in_both_lanes_is_taken_up_in_both() -> None:

@@ -100,7 +100,7 @@ def test_a_notice_about_nothing_of_ours_is_logged_acknowledged_and_dropped() -> 
     rev = small.record.rev
     small.answer()
     (event,) = facts_in(small.store.read_log(), SpotEvent)
-    assert (event.instance_id, event.answer) == ("i-stranger", SpotAnswer.NOT_OURS)
+    assert (event.instance_id, event.answer, event.node_name) == ("i-stranger", SpotAnswer.NOT_OURS, "")
     assert (small.record.rev, small.ports.inbox.receive()) == (rev, ())
 
 

@@ -39,7 +39,7 @@ def yields(operation: ScaleDown, snapshot: Snapshot) -> str:
 def test_why_it_gives_way_to_load_or_to_a_pod() -> None:
     assert yields(ONE, seen(pending())) == "default/new is pending and would fit there"
     assert yields(ONE, seen(cpu=0.95)) == "CPU 0.95 is above cpu_up 0.70"
-    assert yields(DRAINED, seen(cpu=0.5)) == "CPU would be 0.75 on 2 workers, cpu_up is 0.70"
+    assert yields(DRAINED, seen(cpu=0.5)) == "CPU would be 0.75 with 2 workers left, cpu_up is 0.70"
 
 
 def test_why_a_node_is_not_replaced() -> None:

@@ -88,7 +88,8 @@ def test_load_that_is_not_known_gives_no_drained_node_back() -> None:
     """Whether it may go without knowing the load is asked by the last gate, which waits."""
     drained = make_scale_down(make_removal("a1", state=RemovalState.DRAINED, attempts=1))
     nodes = (cordoned("a1"),)
-    situation = make_situation(make_snapshot(nodes, cpu=None), record=with_work(drained))
+    settings = make_settings(min_workers=0)
+    situation = make_situation(make_snapshot(nodes, cpu=None), record=with_work(drained), settings=settings)
     assert scale_down.advance(drained, situation).state.abort_reason == ""
 
 

@@ -118,6 +118,13 @@ def test_a_pool_that_is_no_longer_configured_gets_no_replacement() -> None:
     assert (after.slot, after.replace) == (None, False)
 
 
+def test_a_pool_that_sleeps_gets_no_replacement() -> None:
+    after, effects = advance(make_spot(), settings=make_settings(pools=(make_pool(may_be_empty=True),)))
+    assert (after.slot, after.replace) == (None, False)
+    after, effects = advance(after, settings=make_settings(pools=(make_pool(may_be_empty=True),)))
+    assert (after.slot, effects) == (None, (CORDON,))
+
+
 def test_an_instance_that_has_no_node_yet_is_replaced_all_the_same() -> None:
     seen = replace(SEEN, instances=(*SEEN.instances, make_instance("i-a9")))
     planned, _ = advance(make_spot("a9"), seen)

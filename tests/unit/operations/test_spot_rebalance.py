@@ -22,11 +22,13 @@ from ebbtide.model.operation import (
     SpotEnd,
     SpotKind,
 )
+from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import InstanceState, Ownership, Snapshot
 from tests.builders import (
     NOW,
     make_node,
+    make_pool,
     make_record,
     make_removal,
     make_scale_down,
@@ -57,10 +59,16 @@ def recommended(**overrides: Any) -> Spot:
 
 
 def situation(
-    work: Spot, snapshot: Snapshot = SEEN, *, now: int = NOW, max_workers: int = 10, **record: Any
+    work: Spot,
+    snapshot: Snapshot = SEEN,
+    *,
+    now: int = NOW,
+    max_workers: int = 10,
+    pools: tuple[Pool, ...] = (make_pool(),),
+    **record: Any,
 ) -> Situation:
     written = make_record(**{"spots": (work,), **record})
-    settings = make_settings(max_workers=max_workers)
+    settings = make_settings(max_workers=max_workers, pools=pools)
     return make_situation(snapshot, record=written, settings=settings, now=now)
 
 
@@ -121,6 +129,22 @@ def test_a_recommendation_waits_for_the_gates_and_lapses(record: dict[str, Any],
     after, effects = advance(work, now=LAPSE, **record)
     assert (after.closing, effects) == (SpotEnd.LAPSED, ())
     assert spot.why_ended(after, situation(after, now=LAPSE, **record)).about == why
+
+
+@pytest.mark.parametrize(
+    ("pools", "why"),
+    [
+        ((make_pool(may_be_empty=True),), NodeCause.POOL_SLEEPS),
+        ((make_pool("other"),), NodeCause.NO_POOL),
+    ],
+)
+def test_a_recommendation_is_not_followed_in_a_pool_that_would_launch_no_other_node(
+    pools: tuple[Pool, ...], why: NodeCause
+) -> None:
+    assert advance(recommended(), pools=pools) == (recommended(), ())
+    after, effects = advance(recommended(), pools=pools, now=LAPSE)
+    assert (after.closing, effects) == (SpotEnd.LAPSED, ())
+    assert spot.why_ended(after, situation(after, pools=pools, now=LAPSE)).cause is why
 
 
 def test_a_recommendation_waits_for_room_within_the_maximum_and_lapses() -> None:

@@ -17,9 +17,12 @@ from tests.builders import (
     make_node,
     make_nodes,
     make_pod,
+    make_pool,
     make_removal,
     make_scale_down,
+    make_settings,
     make_snapshot,
+    make_spot,
 )
 from tests.unit.operations.builders import cordoned, make_situation, with_work
 
@@ -129,3 +132,53 @@ def test_what_is_being_given_back_runs_before_anything_is_launched() -> None:
     assert not machine.gives_way(releasing, half_seen)
     assert not machine.gives_way(make_consolidate([], []), situation)
     assert not machine.gives_way(None, situation)
+
+
+MORE = ("a2", "b1")
+
+
+@pytest.mark.parametrize("state", [RemovalState.PLANNED, DRAINING, RemovalState.DRAINED])
+@pytest.mark.parametrize(
+    ("others", "settings", "says"),
+    [
+        (("a2",), {"min_workers": 2}, "1 ready worker would be left, min_workers is 2"),
+        (MORE, {"min_workers": 3}, "2 ready workers would be left, min_workers is 3"),
+        (
+            MORE,
+            {"min_workers": 1, "pools": (make_pool(min_workers=3),)},
+            "2 would be left in pool workers, its minimum is 3",
+        ),
+        (("b1", "b2"), {"min_workers": 1}, "zone a would be left without a ready worker"),
+    ],
+)
+def test_it_is_released_at_once_where_too_few_would_be_left(
+    state: RemovalState, others: tuple[str, ...], settings: dict[str, Any], says: str
+) -> None:
+    """A worker was lost, or a minimum raised. A node was launched in place of the one that was drained, whose
+    pods had been evicted for nothing. It backs off: neither demand nor load ended it (row 32)."""
+    operation = make_scale_down(make_removal("a1", state=state, attempts=1, drain_deadline=NOW + 300))
+    snapshot = make_snapshot((cordoned("a1", taints=(CORDON,)), *make_nodes(*others)))
+    situation = make_situation(snapshot, record=with_work(operation), settings=make_settings(**settings))
+    after = scale_down.advance(operation, situation).state
+    assert (after.abort_cause, after.abort_reason) == (AbortCause.NOT_ALLOWED, says)
+    assert (after.excused, after.removals[0].state) == (False, RemovalState.RELEASING)
+    assert machine.gives_way(operation, situation), "before anything is launched in its place"
+
+
+def test_it_continues_where_giving_it_back_would_help_nobody() -> None:
+    """What the cloud takes anyway cannot be kept, and a node that is not Ready is no capacity."""
+    settings = make_settings(min_workers=3)
+    lost = make_snapshot((cordoned("a1", taints=(CORDON,)), *make_nodes(*MORE)))
+    noticed = make_situation(
+        lost, record=with_work(ONE, spots=(make_spot("a1", replace=False),)), settings=settings
+    )
+    assert scale_down.advance(ONE, noticed).state.abort_reason == ""
+    dead = make_snapshot((cordoned("a1", taints=(CORDON,), ready=False), *make_nodes(*MORE)))
+    silent = make_situation(dead, record=with_work(ONE), settings=settings)
+    assert scale_down.advance(ONE, silent).state.abort_reason == ""
+
+
+def test_a_list_that_may_not_be_whole_gives_no_node_back_for_the_minimum() -> None:
+    few = make_snapshot((cordoned("a1", taints=(CORDON,)), *make_nodes("a2")))
+    situation = make_situation(few, record=with_work(ONE, worker_count=20))
+    assert scale_down.advance(ONE, situation).state.abort_reason == ""

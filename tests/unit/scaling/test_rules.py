@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ebbtide.core.scale_to_zero.rules import (
+    describe,
     due,
     fired,
     follow,
@@ -65,6 +66,12 @@ def test_a_rule_fires_once_it_has_held_for_its_duration() -> None:
     state = make_state(timers=started, checked_at=NOW + 119)
     assert fired(policy, timers(policy, state, 11, NOW + 119), NOW + 119) is None
     assert fired(policy, timers(policy, state, 11, NOW + 120), NOW + 120) is UP
+
+
+def test_the_key_of_a_timer_stays_as_it_was_stored_whatever_people_read() -> None:
+    half_an_hour = replace(UP, duration_seconds=1800)
+    assert describe(half_an_hour) == "queue gt 10 for 30 min: +2"
+    assert rule_key(0, half_an_hour) == "0: queue gt 10 for 1800 s: +2"
 
 
 def test_a_rule_that_ceases_to_hold_or_is_not_known_begins_again() -> None:

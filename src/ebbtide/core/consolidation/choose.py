@@ -52,34 +52,32 @@ class Choice:
         self._settings = question.settings
         self._rules = question.settings.consolidation
         self._found = found
-        self._scene = found.scene
+        self._outline = found.outline
+        self._brief = question.brief
         self._operation_id = question.operation_id
         self._now = question.now
 
     def report(self, before: tuple[Check, ...], budget: Budget) -> ConsolidationReport:
-        found, rules = self._found, self._rules
-        removable = sum(site.removable for site in self._scene.sites)
+        found = self._found
+        removable = sum(place.removable for place in self._outline.places)
         says = f"{removable} of {count_of(len(found.nodes), 'worker')} could be removed"
         if not removable:
             says = first_reason(found.nodes, says)
         before = (*before, Check("nodes to remove", removable > 0, says, Values(removable, 1)))
         if not removable:
             return ConsolidationReport(before, found.nodes, found.refusals)
-        # Where even the bound would not save enough, launching nodes cannot either.
-        hopeful = self._scene.cost - self._bound >= self._least
-        wanted = wanted_now(self._settings, self._snapshot.at)
-        limits = Limits(self._floors, rules.replace and hopeful, wanted)
-        drafts = sweep(self._scene, found.neighbours, limits, budget, self._key)
-        cheaper = [draft for draft in drafts if draft.cost < self._scene.cost]
-        cost, least = self._money(self._scene.cost), self._money(self._bound)
+        drafts = self._drafts(budget) if self._outline.may_cost_less else ()
+        cheaper = [draft for draft in drafts if draft.cost < self._outline.cost]
+        cost, least = self._money(self._outline.cost), self._money(self._bound)
         says = f"{cost} are paid, no set of nodes costs less than {least}"
         if not cheaper:
             says = f"no set of nodes was found that costs less than the {cost} paid"
             says += f"; no set can cost less than {least}"
-        costs = Values(float(self._scene.cost), float(self._bound))
+        costs = Values(float(self._outline.cost), float(self._bound))
         before = (*before, Check("cheaper packing", bool(cheaper), says, costs))
         if not cheaper:
-            return ConsolidationReport(before, tuple(self._fates(Draft((), ()))), found.refusals)
+            nodes = found.nodes if self._brief else tuple(self._fates(Draft((), ())))
+            return ConsolidationReport(before, nodes, found.refusals)
         best, checks, forbidden = self._choose(cheaper)
         # A forbidden draft that is better in both ways would hide the plan, as if it had not been the choice.
         hiding = {
@@ -91,6 +89,17 @@ class Choice:
         nodes = tuple(self._fates(best))
         return ConsolidationReport(checks, nodes, found.refusals, plan if allowed else None, plan)
 
+    def _drafts(self, budget: Budget) -> tuple[Draft, ...]:
+        # Where even the bound would not save enough, launching nodes cannot either.
+        hopeful = self._outline.cost - self._bound >= self._least
+        wanted = wanted_now(self._settings, self._snapshot.at)
+        limits = Limits(self._floors, self._rules.replace and hopeful, wanted)
+        return sweep(self._scene, self._found.neighbours, limits, budget, self._key)
+
+    @property
+    def _scene(self) -> Scene:
+        return self._found.scene
+
     @cached_property
     def _floors(self) -> Floors:
         """Of what can be chosen from: nodes left out of any plan may stay, but are not counted on."""
@@ -101,14 +110,14 @@ class Choice:
     @cached_property
     def _bound(self) -> Decimal:
         """What the pods need at the least, and the nodes that are always kept at the least price."""
-        scene = self._scene
-        prices = [site.price for site in scene.sites] + [offer.price for offer in scene.offers]
-        return max(scene.bound, min(prices) * min(self._floors.nodes, len(scene.sites)))
+        outline = self._outline
+        prices = [place.price for place in outline.places] + [price for _, price in outline.offers]
+        return max(outline.bound, min(prices) * min(self._floors.nodes, len(outline.places)))
 
     @cached_property
     def _least(self) -> Decimal:
         """The savings that are worth it in a cluster that costs this much."""
-        return self._rules.least_savings(self._scene.cost)
+        return self._rules.least_savings(self._outline.cost)
 
     def _key(self, number: int) -> str:
         return f"{self._operation_id}-{number}"

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ebbtide.core.consolidation.scene import Kind, Offered, Parcel, Scene, Size
+from ebbtide.core.consolidation.outline import Size
+from ebbtide.core.consolidation.scene import Kind, Offered, Parcel, Scene
 from ebbtide.core.nodes.fit import Neighbours
 from ebbtide.core.nodes.headroom import NO_ROOM, Free, Wanted, room_for, why_less
 from ebbtide.core.nodes.room import Room, refused_by_node

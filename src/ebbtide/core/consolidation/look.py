@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 
 from ebbtide.core.consolidation import game_servers
+from ebbtide.core.consolidation.outline import Outline, Place, Size
 from ebbtide.core.consolidation.scene import (
     NOTHING_HELD,
     Held,
@@ -21,7 +23,6 @@ from ebbtide.core.consolidation.scene import (
     Parcel,
     Scene,
     Site,
-    Size,
     alike_by,
     held_of,
     sum_of,
@@ -44,12 +45,28 @@ from ebbtide.model.snapshot import EMPTY, ClusterView, Node, Snapshot
 
 @dataclass(frozen=True)
 class Look:
-    scene: Scene
-    neighbours: Neighbours
+    usable: Sequence[Judged]
+    """Workers that no reason leaves out of every plan."""
+    outline: Outline
     nodes: tuple[NodeAnalysis, ...]
     """Every worker, as kept: a plan says which go."""
     refusals: tuple[Refusal, ...]
     currency: str
+    _view: ClusterView
+    _offers: Sequence[Offered]
+
+    @property
+    def scene(self) -> Scene:
+        return self._built[0]
+
+    @property
+    def neighbours(self) -> Neighbours:
+        return self._built[1]
+
+    @cached_property
+    def _built(self) -> tuple[Scene, Neighbours]:
+        """Only where pods are placed: it goes through every pod of the cluster."""
+        return build(self._view, self.usable, self._offers, self.outline)
 
 
 def look(
@@ -70,17 +87,18 @@ def look(
     for each in judged:
         each.left_out = judging.why_left_out(each, currency)
     offers = offers_of(snapshot.cluster, record, settings, currency)
-    fill = settings.consolidation.max_fill
+    usable = [each for each in judged if not each.left_out]
+    shares = Shares(settings.consolidation.max_fill)
     sizes = [offer.room for offer in offers]
-    sizes += [share_of(e.node.allocatable, e.node.max_pods, fill) for e in judged if not e.left_out]
+    sizes += [shares.of(each.node.allocatable, each.node.max_pods) for each in usable]
     most = (max((s[0] for s in sizes), default=0), max((s[1] for s in sizes), default=0), 0)
     for each in judged:
         judging.sort_pods(each, most)
     nodes = tuple(judging.analysis(each) for each in judged)
-    scene, neighbours = build(snapshot.cluster, judged, offers, fill)
     reasons = ((each.node.name, each.left_out or each.kept) for each in judged)
     refusals = tuple(refused(name, why) for name, why in reasons if why)
-    return Look(scene, neighbours, nodes, refusals, currency)
+    outline = outline_of(usable, offers, shares)
+    return Look(usable, outline, nodes, refusals, currency, snapshot.cluster, offers)
 
 
 def price_of(node: Node, settings: Settings) -> Price | None:
@@ -162,9 +180,7 @@ class _Judging:
         """Whether each pod may be moved; where one may not, all are asked for the reason."""
         if self._players or held.special or held.largest[0] > most[0] or held.largest[1] > most[1]:
             return False
-        if held.alikes <= self._free:
-            return True
-        return all(not self._why_stays(pod, most) for pod in held.different)
+        return all(not self._why_stays(held.different[alike], most) for alike in held.alikes - self._free)
 
     def _why_stays(self, pod: Pod, most: Size) -> Why | None:
         asked = pod.requests
@@ -229,11 +245,17 @@ class Judged:
     staying: Sequence[Pod] = ()
 
 
+def outline_of(usable: Sequence[Judged], offers: Sequence[Offered], shares: Shares) -> Outline:
+    sizes: Counter[Size] = Counter()
+    for each in usable:
+        sizes.update(each.held.sizes)
+    places = tuple(_place(each, shares) for each in usable)
+    return Outline(places, tuple((offer.room, offer.price) for offer in offers), sizes)
+
+
 def build(
-    view: ClusterView, judged: Sequence[Judged], offers: Sequence[Offered], fill: Decimal
+    view: ClusterView, usable: Sequence[Judged], offers: Sequence[Offered], outline: Outline
 ) -> tuple[Scene, Neighbours]:
-    """Only of nodes that no reason leaves out."""
-    usable = [each for each in judged if not each.left_out]
     rooms = [_labels_of(each.node) for each in usable]
     known = {room.name for room in rooms}
     others = [_labels_of(node) for node in view.nodes if node.name not in known]
@@ -257,11 +279,10 @@ def build(
                 parts = known_parts[told_by] = kinds.number(pod), profile, alone
             parcels.append(Parcel(pod, number, *parts))
         held = tuple(range(first, len(parcels)))
-        sites.append(_site(each, shape_of[number], held, fill))
+        sites.append(_site(each, outline.places[number], shape_of[number], held))
         if rooms[number].extended:
             _take_extended(rooms[number], (*each.held.loose, *each.held.tied))
-    staying = [pod for each in usable for pod in each.staying]
-    return Scene(tuple(sites), tuple(parcels), kinds.all(), tuple(offers), staying, rooms), neighbours
+    return Scene(tuple(sites), tuple(parcels), kinds.all(), tuple(offers), outline, rooms), neighbours
 
 
 def _asked_by(usable: Iterable[Judged]) -> Iterator[Scheduling]:
@@ -279,7 +300,7 @@ def _take_extended(room: Room, pods: Iterable[Pod]) -> None:
 def offers_of(view: ClusterView, record: Record, settings: Settings, currency: str) -> list[Offered]:
     """All that the pools could launch now at a known price in this currency, with its room."""
     resting = {rest.offer for rest in record.offer_rests}
-    fill = settings.consolidation.max_fill
+    shares = Shares(settings.consolidation.max_fill)
     found: list[Offered] = []
     for pool in settings.pools:
         residents = sum_of(residents_of(view, pool))
@@ -287,36 +308,50 @@ def offers_of(view: ClusterView, record: Record, settings: Settings, currency: s
             price = node_type.price_in(pool.market)
             if price is None or price.currency != currency or price.per_hour <= 0:
                 continue
-            room = _less(share_of(node_type.allocatable, node_type.max_pods, fill), residents)
+            room = _less(shares.of(node_type.allocatable, node_type.max_pods), residents)
             for zone in pool.zones:
                 if min(room) > 0 and offer_name(zone, pool.market, node_type.name) not in resting:
                     found.append(Offered(pool, node_type, zone, price.per_hour, room, 0))
     return found
 
 
-def share_of(offer: Resources, max_pods: int, fill: Decimal) -> Size:
-    return int(offer.cpu_milli * fill), int(offer.memory_mib * fill), max_pods
+class Shares:
+    """How much of a node may be used; most nodes of a cluster offer the same."""
+
+    def __init__(self, fill: Decimal) -> None:
+        self._fill = fill
+        self._known: dict[tuple[int, int, int], Size] = {}
+
+    def of(self, offer: Resources, max_pods: int) -> Size:
+        key = offer.cpu_milli, offer.memory_mib, max_pods
+        known = self._known.get(key)
+        if known is None:
+            known = int(offer.cpu_milli * self._fill), int(offer.memory_mib * self._fill), max_pods
+            self._known[key] = known
+        return known
 
 
-def _site(each: Judged, shape: int, held: tuple[int, ...], fill: Decimal) -> Site:
-    node = each.node
-    share = share_of(node.allocatable, node.max_pods, fill)
-    load = each.held.loose_size
-    free = _less(share, each.held.tied_size)
+def _place(each: Judged, shares: Shares) -> Place:
+    share = shares.of(each.node.allocatable, each.node.max_pods)
     price = each.price.per_hour if each.price else Decimal(0)
+    return Place(price, share, _less(share, each.held.tied_size), each.held.loose_size, not each.kept)
+
+
+def _site(each: Judged, place: Place, shape: int, held: tuple[int, ...]) -> Site:
+    node, share = each.node, place.share
     return Site(
         node=node,
-        price=price,
-        room=_less(free, load),
+        price=place.price,
+        room=_less(place.free, place.load),
         shape=shape,
         parcels=held,
-        removable=not each.kept,
+        removable=place.removable,
         target=each.target,
         idle_since=each.idle_since,
         zone_rank=each.zone_rank,
         weight=each.weight,
         slack=(node.allocatable.cpu_milli - share[0], node.allocatable.memory_mib - share[1], 0),
-        offer=(max(free[0], load[0], 1), max(free[1], load[1], 1), max(free[2], load[2], 1)),
+        offer=place.offer,
     )
 
 

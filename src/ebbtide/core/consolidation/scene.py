@@ -8,24 +8,22 @@ demands are one kind, nodes that admit the same pods one shape.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Decimal
+from decimal import Decimal
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
 from ebbtide.core.consolidation import game_servers
+from ebbtide.core.consolidation.outline import Outline, Size
 from ebbtide.core.nodes.fit import Profile
 from ebbtide.core.nodes.room import Room
-from ebbtide.core.packing.problem import Vector, fluid_bound, fluid_prices
+from ebbtide.core.packing.problem import Vector
 from ebbtide.model.pod import Pod, Scheduling
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.snapshot import Node
 
-Size = tuple[int, int, int]
-"""CPU in milli, memory in MiB, pod slots."""
-_STEP = Decimal("0.000001")
 SYSTEM = "kube-system"
 
 
@@ -114,8 +112,10 @@ class Held:
     """Whether each loose pod must be asked about: it asks for nothing, or says something of a game server."""
     alikes: frozenset[tuple[object, ...]]
     """By what loose pods are alike, each once."""
-    different: tuple[Pod, ...]
+    different: Mapping[tuple[object, ...], Pod]
     """One for each of these."""
+    sizes: Mapping[Size, int]
+    """How many loose pods ask for so much; each takes one pod slot."""
     asks: tuple[Scheduling, ...]
     """What loose pods ask for, each once."""
 
@@ -133,12 +133,13 @@ def held_of(pods: tuple[Pod, ...]) -> Held:
         (max((r.cpu_milli for r in asked), default=0), max((r.memory_mib for r in asked), default=0)),
         any(_asks_for_nothing(pod) or game_servers.labels_of(pod) for pod in loose),
         frozenset(different),
-        tuple(different.values()),
+        different,
+        Counter((r.cpu_milli, r.memory_mib, 1) for r in asked),
         tuple({id(pod.scheduling): pod.scheduling for pod in loose}.values()),
     )
 
 
-NOTHING_HELD = Held((), (), (0, 0, 0), (0, 0, 0), (0, 0), False, frozenset(), (), ())
+NOTHING_HELD = Held((), (), (0, 0, 0), (0, 0, 0), (0, 0), False, frozenset(), {}, {}, ())
 
 
 def _asks_for_nothing(pod: Pod) -> bool:
@@ -172,47 +173,24 @@ class Scene:
     parcels: tuple[Parcel, ...]
     kinds: tuple[Kind, ...]
     offers: tuple[Offered, ...]
-    staying: Sequence[Pod]
-    """Pods that count and may not be moved."""
+    outline: Outline
     rooms: Sequence[Room]
     """Of each site, for the rules about labels; what is free there is in the site."""
 
-    @cached_property
+    @property
     def cost(self) -> Decimal:
-        return sum((site.price for site in self.sites), Decimal(0))
+        return self.outline.cost
 
-    @cached_property
+    @property
     def demand(self) -> Vector:
-        cpu, memory, count = sum_of(self.staying)
-        for kind, often in Counter(parcel.kind for parcel in self.parcels).items():
-            cpu += self.kinds[kind].cpu_milli * often
-            memory += self.kinds[kind].memory_mib * often
-            count += often
-        return float(cpu), float(memory), float(count)
+        return self.outline.demand
 
-    @cached_property
+    @property
     def values(self) -> Vector:
-        """What a milli-CPU, a MiB and a pod slot are worth at the least, by the fluid bound."""
-        known = {(site.offer, site.price) for site in self.sites}
-        known |= {(offer.room, offer.price) for offer in self.offers}
-        if not known or not self.demand[2]:
-            return (0.0, 0.0, 0.0)
-        pairs = sorted(known)
-        offers = [(float(size[0]), float(size[1]), float(size[2])) for size, _ in pairs]
-        return fluid_prices(offers, [float(price) for _, price in pairs], self.demand)
-
-    @cached_property
-    def bound(self) -> Decimal:
-        """No set of these nodes and offers that leaves the unmovable where they are costs less."""
-        fluid = fluid_bound(self.values, self.demand)
-        for site in self.sites:
-            if not site.removable:
-                fluid += max(0.0, float(site.price) - self.worth(site.offer))
-        return min(self.cost, Decimal(fluid).quantize(_STEP, ROUND_FLOOR))
+        return self.outline.values
 
     def worth(self, size: Size) -> float:
-        cpu, memory, slot = self.values
-        return size[0] * cpu + size[1] * memory + size[2] * slot
+        return self.outline.worth(size)
 
     @cached_property
     def worths(self) -> tuple[float, ...]:

@@ -87,15 +87,20 @@ def _removals(record: Record) -> Iterable[Removal]:
 
 def coming_slots(record: Record) -> tuple[Slot, ...]:
     """Those whose nodes can be counted on as room. One that never joined is counted against the maximum until
-    it is gone, but nobody may wait for it."""
-    slots = (slot for slot in expected_slots(record) if slot.state is not SlotState.RECLAIMING)
+    it is gone, but nobody may wait for it; nor for those of an operation that was set aside, which nobody
+    follows until a person resumes it."""
+    slots = (slot for slot in _expected(record, record.operations) if slot.state is not SlotState.RECLAIMING)
     return tuple(slot for slot in slots if not slot.terminated)
 
 
 def expected_slots(record: Record) -> tuple[Slot, ...]:
+    return _expected(record, _operations(record))
+
+
+def _expected(record: Record, operations: Iterable[Operation]) -> tuple[Slot, ...]:
     if _idle(record):
         return ()
-    slots = [slot for operation in _operations(record) for slot in operation.slots]
+    slots = [slot for operation in operations for slot in operation.slots]
     slots += [spot.slot for spot in record.spots if spot.slot is not None]
     return tuple(slot for slot in slots if slot.expected)
 

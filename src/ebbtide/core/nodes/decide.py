@@ -9,7 +9,7 @@ preconditions all hold is taken.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ebbtide.core.consolidation.evaluate import consolidate
 from ebbtide.core.nodes import gates, headroom
@@ -49,6 +49,7 @@ from ebbtide.core.words import a_while, count_of, expected_nodes, notices_open, 
 from ebbtide.model.check import Gate, Values
 from ebbtide.model.decision import Action, Check, Decision, Verdict
 from ebbtide.model.operation import Removal, RemovalState, Slot, SlotState
+from ebbtide.model.pod import Pod
 from ebbtide.model.pool import RemovalReason
 from ebbtide.model.record import Record
 from ebbtide.model.settings import JudgedBy, Settings
@@ -259,11 +260,7 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
             says.append(f"{count_of(ready, 'ready worker')} {are} below min_workers {settings.min_workers}")
         says += [f"pool {pool} lacks {count} workers of its minimum" for pool, count in lack.items()]
     if waiting and waited >= settings.pending_up_seconds:
-        have = "has" if len(waiting) == 1 else "have"
-        says.append(
-            f"{count_of(len(waiting), 'pod')} {have} been pending for {a_while(waited)}, "
-            f"pending_up_sec is {a_while(settings.pending_up_seconds)}"
-        )
+        says.append(_says_pending(q, waiting))
     if says:
         return Check(name, True, "; ".join(says), values), needed
     if unadopted:
@@ -273,12 +270,22 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
     if cpu is not None and cpu > settings.cpu_up:
         heat = f"CPU {value} is above {limit}, and enough nodes are on their way"
     if waiting:
-        have = "has" if len(waiting) == 1 else "have"
-        heat += f", {count_of(len(waiting), 'pod')} {have} been pending for {a_while(waited)}, "
-        heat += f"pending_up_sec is {a_while(settings.pending_up_seconds)}"
+        heat += f", {_says_pending(q, waiting)}"
     else:
         heat += ", no pod is pending"
     return Check(name, False, heat, values), 0
+
+
+def _says_pending(q: Question, waiting: Sequence[Pod]) -> str:
+    """The timer runs for as long as any pod is pending. Those that are pending now may have come later."""
+    since, oldest = q.record.pending_since, min(pod.created_at for pod in waiting)
+    later = 0 < since < oldest
+    told = a_while(q.now - max(since, oldest) if since else 0)
+    how = "has been pending for" if len(waiting) == 1 else "are pending, the oldest for"
+    says = f"{count_of(len(waiting), 'pod')} {how} {told}"
+    if later:
+        says += f" (there have been pending pods for {a_while(q.now - since)})"
+    return f"{says}, pending_up_sec is {a_while(q.settings.pending_up_seconds)}"
 
 
 def _excuse(q: Question) -> str:
@@ -312,10 +319,15 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     limit = min(settings.batch_down(ready), spare, room)
     while limit > 1 and not gates.load_on(ready - limit, snapshot, settings).passed:
         limit -= 1
-    yield gates.load_on(ready - limit, snapshot, settings)
+    load = gates.load_on(ready - limit, snapshot, settings)
+    if not load.passed:
+        yield load
+        return
     choose = choose_underused if one_by_one else choose_targets
     removals, refusals = choose(snapshot, record, settings, q.now, limit)
     answer.refusals = refusals
+    # Fewer may go than the limit allows: the load is told for those that do, or for the first that might.
+    yield gates.load_on(ready - max(1, len(removals)), snapshot, settings)
     why = f"{refusals[0].node_name}: {refusals[0].reason}" if refusals else "no ready worker"
     says = f"{len(removals)} nodes" if removals else f"none of {ready} ready workers may go; {why}"
     first = "" if removals or not refusals else refusals[0].node_name

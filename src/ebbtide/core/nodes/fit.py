@@ -35,6 +35,8 @@ class Placement:
     def open(self, room: Room) -> None:
         """Add a room with the pods that are in it; one of the same name is replaced."""
         self.close(room.name)
+        for pod in room.pods:
+            self.neighbours.profile(pod)  # a new rule counts all rooms that are there: not yet this one
         self.rooms[room.name] = room
         self.neighbours.open_room(room)
         for pod in room.pods:

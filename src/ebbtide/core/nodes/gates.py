@@ -136,7 +136,7 @@ def load_on(left: int, snapshot: Snapshot, settings: Settings) -> Check:
         return Check(name, asleep, says, Values(limit=settings.cpu_up))
     after = cpu * sum(1 for node in snapshot.cluster.workers if node.ready) / left
     value, limit = two_shares(after, settings.cpu_up)
-    says = f"CPU would be {value} on {count_of(left, 'worker')}, cpu_up is {limit}"
+    says = f"CPU would be {value} with {count_of(left, 'worker')} left, cpu_up is {limit}"
     return Check(name, after < settings.cpu_up, says, Values(after, settings.cpu_up))
 
 

@@ -4,7 +4,7 @@ the cluster as it will be, with the nodes that are on their way.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -76,9 +76,15 @@ def replacement_offer(
     return min(offers, key=lambda each: (each.rests, each.fallback, zones[each.zone], each.zone))
 
 
-def next_offer(slot: Slot, settings: Settings) -> tuple[str, Market, str] | None:
-    """Zone, market and type to try after "no capacity": the other zones, then on-demand where the pool
-    allows it, then the pool's other types by price."""
+Serves = Callable[[Slot, Pool, str, NodeType], bool]
+"""Whether a node of this pool, zone and type does for the slot: see `core.nodes.substitutes`."""
+
+
+def next_offer(
+    slot: Slot, settings: Settings, serves: Serves | None = None
+) -> tuple[str, Market, str] | None:
+    """Zone, market and type to try after "no capacity", of those that serve: the other zones, then on-demand
+    where the pool allows it, then the pool's other types by price."""
     pool = settings.pool_named(slot.pool)
     if pool is None:
         return None
@@ -93,7 +99,8 @@ def next_offer(slot: Slot, settings: Settings) -> tuple[str, Market, str] | None
     for node_type in own_first:
         for market in markets:
             for zone in pool.zones:
-                if offer_name(zone, market, node_type.name) not in slot.refused:
+                offer = offer_name(zone, market, node_type.name)
+                if offer not in slot.refused and (serves is None or serves(slot, pool, zone, node_type)):
                     return zone, market, node_type.name
     return None
 

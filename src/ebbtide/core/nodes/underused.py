@@ -134,7 +134,7 @@ class _UnderusedChoice:
         since = self._since.get(node.uid)
         if since is None:
             share, below = self._share[node.name], self._settings.underused_below
-            says = f"{share:.0%} of it is requested without DaemonSets, underused is below {below:.0%}"
+            says = f"{share:.0%} of it is requested, not counting DaemonSets; underused is below {below:.0%}"
             return Why(NodeCause.IN_USE, says)
         waited = self._now - since
         if waited < self._settings.idle_down_seconds:

@@ -31,7 +31,7 @@ from ebbtide.core.operations.situation import (
     rest_offers,
     stubborn_rests,
 )
-from ebbtide.core.operations.stopping import REVOCABLE, why_not_replaced, why_yield
+from ebbtide.core.operations.stopping import REVOCABLE, why_not_replaced, why_too_few, why_yield
 from ebbtide.core.words import a_while
 from ebbtide.model.decision import Decision
 from ebbtide.model.effect import Breach, Broken, Effect, Outcome, Step
@@ -83,7 +83,7 @@ def gives_way(operation: ScaleDown, situation: Situation) -> bool:
     if operation.abort_reason:
         return any(removal.state is RemovalState.RELEASING for removal in operation.removals)
     abort = _why_abort(operation, situation)
-    return abort is not None and abort.excused
+    return abort is not None and (abort.excused or abort.stop.cause is AbortCause.NOT_ALLOWED)
 
 
 def advance(operation: ScaleDown, situation: Situation) -> Step[ScaleDown, Effect]:
@@ -161,6 +161,9 @@ def _why_abort(operation: ScaleDown, situation: Situation) -> Abort | None:
     needed = why_yield(operation, situation) if operation.replaced else None
     if needed is not None:
         return Abort(needed, excused=True)
+    too_few = why_too_few(operation, situation) if operation.replaced else None
+    if too_few is not None:
+        return Abort(too_few)
     # Crash table: too-long. An open removal blocks other removals.
     if operation.replaced and now - operation.removes_from >= settings.stuck_seconds:
         says = f"not finished after {a_while(settings.stuck_seconds)}"

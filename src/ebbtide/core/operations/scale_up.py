@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ebbtide.core.nodes.offers import Serves
 from ebbtide.core.nodes.question import launch_backoff
+from ebbtide.core.nodes.substitutes import Substitutes
 from ebbtide.core.operations import slots
 from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers, stubborn_rests
 from ebbtide.model.decision import Decision
@@ -53,11 +55,13 @@ def advance(operation: ScaleUp, situation: Situation) -> Step[ScaleUp, Effect]:
 
 
 def absorb(operation: ScaleUp, outcomes: Sequence[Outcome], situation: Situation) -> ScaleUp:
-    followed = operation.slots
+    followed, settings, now = operation.slots, situation.settings, situation.now
+    lost = slots.without_capacity(outcomes)
+    serves: Serves | None = None
+    if lost:
+        serves = Substitutes(situation.snapshot, situation.record, operation, settings, lost).serve
     for outcome in outcomes:
-        followed = tuple(
-            slots.absorb_slot(slot, outcome, situation.settings, situation.now) for slot in followed
-        )
+        followed = tuple(slots.absorb_slot(slot, outcome, settings, now, serves) for slot in followed)
     return replace(operation, slots=followed)
 
 

@@ -24,11 +24,12 @@ those that came at once, and terminated.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
 from ebbtide.core.nodes.drain import Disruptions, DrainPlan, Treatment, plan_drain
-from ebbtide.core.nodes.offers import next_offer, offer_name
+from ebbtide.core.nodes.offers import Serves, next_offer, offer_name
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.words import a_while
 from ebbtide.model import effect as effects
@@ -165,8 +166,10 @@ def _failed(slot: Slot, why: SlotCause, reason: str, now: int) -> Slot:
     return replace(slot, state=SlotState.FAILED, reason=reason, since=now, why=why)
 
 
-def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> Slot:
-    """Take in the answer to the launch of exactly this slot."""
+def absorb_slot(
+    slot: Slot, outcome: Outcome, settings: Settings, now: int, serves: Serves | None = None
+) -> Slot:
+    """Take in the answer to the launch of exactly this slot; `serves` what may be launched instead."""
     if not isinstance(outcome.effect, effects.Launch) or outcome.effect.slot.key != slot.key:
         return slot
     # A late answer to a call that was given up changes nothing: adoption finds what it launched.
@@ -176,7 +179,7 @@ def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> S
         case OutcomeKind.DONE:
             return _launched(slot, outcome.instance, now) if outcome.instance else slot
         case OutcomeKind.NO_CAPACITY:
-            return _try_next(slot, outcome.detail, settings, now)
+            return _try_next(slot, outcome.detail, settings, now, serves)
         case OutcomeKind.REFUSED:
             return _failed(slot, SlotCause.REFUSED, outcome.detail, now)
         case OutcomeKind.UNKNOWN | OutcomeKind.LATER | OutcomeKind.CHANGED | OutcomeKind.SKIPPED:
@@ -185,14 +188,21 @@ def absorb_slot(slot: Slot, outcome: Outcome, settings: Settings, now: int) -> S
             assert_never(outcome.kind)
 
 
-def _try_next(slot: Slot, detail: str, settings: Settings, now: int) -> Slot:
+def without_capacity(outcomes: Iterable[Outcome]) -> frozenset[str]:
+    """The keys of the slots whose offers had no capacity."""
+    refused = (outcome for outcome in outcomes if outcome.kind is OutcomeKind.NO_CAPACITY)
+    return frozenset(one.effect.slot.key for one in refused if isinstance(one.effect, effects.Launch))
+
+
+def _try_next(slot: Slot, detail: str, settings: Settings, now: int, serves: Serves | None) -> Slot:
     refused = (*slot.refused, offer_name(slot.zone, slot.market, slot.instance_type))
     base = slot.key.rpartition("r")[0] if slot.refused else slot.key
     told = replace(slot, why=SlotCause.NO_CAPACITY)
     changed = replace(told, refused=refused, key=f"{base}r{len(refused)}", reason=detail)
-    offer = next_offer(changed, settings)
+    offer = next_offer(changed, settings, serves)
     if offer is None:
-        return _failed(changed, SlotCause.NO_CAPACITY, f"no capacity anywhere: {detail}", now)
+        where = "anywhere" if next_offer(changed, settings) is None else "where its pods could run"
+        return _failed(changed, SlotCause.NO_CAPACITY, f"no capacity {where}: {detail}", now)
     zone, market, type_name = offer
     return replace(changed, state=SlotState.RESERVED, zone=zone, market=market, instance_type=type_name)
 

@@ -178,7 +178,7 @@ def _with_replacement(spot: Spot, situation: Situation) -> Spot:
     if spot.slot is not None or total(snapshot, record) >= situation.settings.max_workers:
         return spot
     pool = situation.settings.pool_named(spot.pool)
-    if pool is None:
+    if pool is None or pool.may_be_empty:
         return replace(spot, replace=False)
     if pool.max_workers is not None and total(snapshot, record, pool.name) >= pool.max_workers:
         return spot
@@ -222,9 +222,13 @@ def _why_kept(spot: Spot, situation: Situation) -> Why | None:
     """Whatever would keep the node from going once its replacement is Ready. Asked before any launch: a
     replacement for a node that cannot be drained is a node too many (row 35)."""
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
-    node = snapshot.node_of.get(spot.instance_id)
+    node, pool = snapshot.node_of.get(spot.instance_id), settings.pool_named(spot.pool)
     if node is None:
         return Why(NodeCause.CHANGED, "its node is not in the cluster", spot.instance_id)
+    if pool is None:
+        return Why(NodeCause.NO_POOL, f"its pool {spot.pool} is not configured", spot.pool)
+    if pool.may_be_empty:
+        return Why(NodeCause.POOL_SLEEPS, f"its pool {spot.pool} sleeps", spot.pool)
     why = why_kept(node, snapshot, record) or why_not_drainable(node, snapshot, settings)
     if why is not None:
         return replace(why, says=f"{node.name} cannot go: {why.says}")

@@ -9,7 +9,7 @@ longer needed stays as a worker: an ordinary scale-down removes it when nothing 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.fit import Placement, placement_of
@@ -57,7 +57,7 @@ def why_stop(operation: Consolidate, situation: Situation) -> Stop | None:
         return Stop(AbortCause.LOAD, high)
     waited = now - record.pending_since
     if record.pending_since and waited >= settings.pending_up_seconds:
-        return Stop(AbortCause.PODS_WAITING, f"pods have been pending for {a_while(waited)}")
+        return Stop(AbortCause.PODS_WAITING, f"there have been pending pods for {a_while(waited)}")
     longest = LONGEST * max(settings.stuck_seconds, settings.join_timeout_seconds)
     if now - operation.started_at >= longest:
         return Stop(AbortCause.TOO_LONG, f"not finished after {a_while(longest)}")
@@ -131,11 +131,35 @@ def why_yield(operation: ScaleDown, situation: Situation) -> Stop | None:
     return Stop(AbortCause.HEADROOM, lost) if lost else None
 
 
+def why_too_few(operation: ScaleDown, situation: Situation) -> Stop | None:
+    """Another worker was lost meanwhile, or a minimum was raised. The last gate before it is irrevocable says
+    so too, but by then pods were evicted for nothing, and a node was launched although there is one."""
+    going = tuple(
+        replace(removal, node_name=node.name, zone=node.zone, pool=node.pool)
+        for removal in operation.removals
+        if (node := _could_return(removal, situation)) and situation.notice_for(removal.instance_id) is None
+    )
+    snapshot, record, settings = situation.snapshot, situation.record, situation.settings
+    if not going or not gates.plausible(snapshot, record, settings).passed:
+        return None  # what is missing may only be hidden by a list that is old or not whole
+    checks = (
+        gates.keeps_minimum(snapshot, record, settings, going),
+        gates.keeps_zones(snapshot, record, settings, going),
+    )
+    failed = next((check for check in checks if not check.passed), None)
+    return Stop(AbortCause.NOT_ALLOWED, failed.says, failed.name) if failed else None
+
+
 def _could_come_back(operation: ScaleDown, situation: Situation) -> Iterator[Node]:
     for removal in operation.removals:
-        node = _node(removal, situation)
-        if removal.state in REVOCABLE and node is not None and node.ready:
+        node = _could_return(removal, situation)
+        if node is not None:
             yield node
+
+
+def _could_return(removal: Removal, situation: Situation) -> Node | None:
+    node = _node(removal, situation)
+    return node if removal.state in REVOCABLE and node is not None and node.ready else None
 
 
 def _node(removal: Removal, situation: Situation) -> Node | None:

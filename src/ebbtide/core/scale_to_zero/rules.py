@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo
 
 from ebbtide.core.scale_to_zero.activity import scaled_by_another
 from ebbtide.core.schedule import last_fire, next_fire
+from ebbtide.core.words import a_while
 from ebbtide.model.idle import (
     NO_WHY,
     IdleState,
@@ -63,13 +64,17 @@ class Due:
 
 
 def rule_key(number: int, rule: Rule) -> str:
-    """Changes with the rule, so what held of the old one does not count for the new."""
-    return f"{number}: {describe(rule)}"
+    """Changes with the rule, so what held of the old one does not count for the new. It is stored with the
+    timer, so it stays as it was first written."""
+    return f"{number}: {_compared(rule)} for {rule.duration_seconds} s: {rule.scale_by:+d}"
 
 
 def describe(rule: Rule) -> str:
-    compared = f"{rule.metric} {rule.operator} {rule.threshold:g}"
-    return f"{compared} for {rule.duration_seconds} s: {rule.scale_by:+d}"
+    return f"{_compared(rule)} for {a_while(rule.duration_seconds)}: {rule.scale_by:+d}"
+
+
+def _compared(rule: Rule) -> str:
+    return f"{rule.metric} {rule.operator} {rule.threshold:g}"
 
 
 def follow(

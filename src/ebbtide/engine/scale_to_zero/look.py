@@ -13,6 +13,7 @@ from itertools import chain
 from ebbtide.core.scale_to_zero.activity import ActivityLook, idle_threshold, not_watched
 from ebbtide.core.scale_to_zero.node_first import NodeRoom, ready_nodes
 from ebbtide.core.scale_to_zero.rates import Rates, empty_room_price, rate_of, realised_share, with_realised
+from ebbtide.core.words import a_while
 from ebbtide.engine.scale_to_zero.context import PolicyContext
 from ebbtide.engine.scale_to_zero.gating import Gating
 from ebbtide.errors import EbbtideError, NotFound
@@ -149,4 +150,4 @@ def _fresh(reading: Reading, now: int, limit: int) -> Reading:
     age = now - reading.at
     if reading.value is None or age <= limit:
         return reading
-    return Reading(None, reading.at, f"the last sample is {age} s old, more than {limit}")
+    return Reading(None, reading.at, f"the last sample is {a_while(age)} old, more than {a_while(limit)}")

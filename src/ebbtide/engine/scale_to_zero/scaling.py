@@ -98,7 +98,7 @@ class Scaling:
         now = self._context.now
         if at is not None and at > now + SKEW_SECONDS:
             raise Usage(
-                f"the activity is {at - now} s in the future; nothing was changed. "
+                f"the activity is {a_while(at - now)} in the future; nothing was changed. "
                 "Report it when it happened, or correct the clock of the caller."
             )
         if count < 0:

@@ -18,11 +18,12 @@ from pydantic import Field
 from ebbtide.core.words import a_while
 from ebbtide.engine.journal import decide_again, read_decision, read_inputs
 from ebbtide.engine.notes import DemandNotes
+from ebbtide.engine.outages import Origin
 from ebbtide.engine.switch import resumed, set_switch
 from ebbtide.entrypoints.api import routing
 from ebbtide.entrypoints.api.guard import NeedsScope
 from ebbtide.entrypoints.api.routing import Problem
-from ebbtide.entrypoints.api.site import Origin, Scope, Site
+from ebbtide.entrypoints.api.site import Scope, Site
 from ebbtide.entrypoints.api.views import (
     KINDS,
     News,
@@ -48,7 +49,7 @@ from ebbtide.entrypoints.views.schemas import (
 from ebbtide.errors import EbbtideError
 from ebbtide.extras import how_to_add
 from ebbtide.model.decision import Action
-from ebbtide.model.events import OperationBegun, OperationClosed, SwitchedBy
+from ebbtide.model.events import OUTAGES, OperationBegun, OperationClosed, SwitchedBy
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
 from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY
@@ -56,6 +57,7 @@ from ebbtide.narrate import fact_in, facts_in
 
 READ = [Depends(NeedsScope(Scope.READ))]
 CLOSED_LATELY = 20
+LATEST_ALARMS = 20
 ADMIN = [Depends(NeedsScope(Scope.ADMIN))]
 OPERATION_KINDS = (
     LogKind.OPERATION_BEGUN,
@@ -78,8 +80,8 @@ def router(site: Site) -> APIRouter:
     def status() -> StatusShape:
         """What is in progress, what holds it back, and what the last tick said."""
         seen, record = site.sight.seen(), site.store.load()
-        decision, alarm = (newest(site, kind, brief=True) for kind in (LogKind.DECISION, LogKind.ALARM))
-        news = News(decision, alarm, launches_took(site) if record.launching else 0)
+        decision = newest(site, LogKind.DECISION, brief=True)
+        news = News(decision, newest_alarm(site), launches_took(site) if record.launching else 0)
         return status_shape(record, seen, site.settings, site.kind, int(site.clock.now()), news)
 
     @routes.get("/nodes", dependencies=READ)
@@ -168,6 +170,12 @@ def find(site: Site, decision_id: str) -> LogEntry:
 
 def newest(site: Site, kind: LogKind, brief: bool = False) -> LogEntry | None:
     return next(iter(site.store.read_log([kind], limit=1, brief=brief)), None)
+
+
+def newest_alarm(site: Site) -> LogEntry | None:
+    """Without outages: those of now are said as such, and those that ended are events."""
+    entries = site.store.read_log([LogKind.ALARM], limit=LATEST_ALARMS)
+    return next((entry for entry in entries if entry.data.get("alarm") not in OUTAGES), None)
 
 
 def launches_took(site: Site) -> int:

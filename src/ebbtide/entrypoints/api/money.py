@@ -14,8 +14,9 @@ from pydantic import Field
 from ebbtide.core.consolidation.evaluate import evaluate
 from ebbtide.core.prices import CostPoint, cost_point, paid
 from ebbtide.engine.notes import read_points
+from ebbtide.engine.outages import Origin
 from ebbtide.entrypoints.api.guard import NeedsScope
-from ebbtide.entrypoints.api.site import Origin, Scope, Site
+from ebbtide.entrypoints.api.site import Scope, Site
 from ebbtide.entrypoints.api.views import total_of
 from ebbtide.entrypoints.views.schemas import Shape
 from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport

@@ -20,10 +20,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ebbtide.config.api import ApiKeys, TokenKeys, beyond_loopback, webhook_secrets
+from ebbtide.engine.outages import Origin, unread_in
 from ebbtide.engine.ports import observe
 from ebbtide.errors import ConfigError
 from ebbtide.model.settings import Settings
@@ -88,12 +89,6 @@ ReadUse = Callable[[Sequence[Node]], Uses]
 
 def nobody_knows(_: Sequence[Node]) -> Uses:
     return {}
-
-
-class Origin(StrEnum):
-    CLUSTER = "cluster"
-    CLOUD = "cloud"
-    METRICS = "metrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,20 +168,6 @@ class Sight:
         fresh = self._read_use(nodes) if kept.cpu.value is not None else {}
         found = ((node.uid, fresh.get(node.name) or self._uses.get(node.uid)) for node in nodes)
         return {uid: use for uid, use in found if use is not None}
-
-
-def unread_in(fresh: Snapshot, known: Snapshot) -> dict[Origin, str]:
-    """The sources that `fresh` could not read, each with what is wrong. A cluster without a single node is
-    not believed either: `observe` reports that as a problem, and the last nodes are the better picture."""
-    says = "; ".join(fresh.problems)
-    unread = {}
-    if fresh.problems and not fresh.cluster.nodes:
-        unread[Origin.CLUSTER] = says
-    if fresh.problems and not fresh.instances and (known.instances or fresh.cluster.nodes):
-        unread[Origin.CLOUD] = says
-    if fresh.cpu.value is None and known.cpu.value is not None and Origin.CLUSTER not in unread:
-        unread[Origin.METRICS] = fresh.cpu.problem
-    return unread
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,13 +31,13 @@ from ebbtide.entrypoints.views.inputs import logged_between
 from ebbtide.entrypoints.views.policy_schemas import SavingsShape, SummaryShape
 from ebbtide.entrypoints.views.policy_shapes import csv_text, savings_shape, summary_shape
 from ebbtide.entrypoints.views.spending import (
+    Gone,
     Projection,
-    Removed,
     Share,
     SpendingDay,
     date_of,
     projection,
-    removed_by_day,
+    removals_of,
     shares_of,
     spending_days,
     with_sleepers,
@@ -47,6 +47,7 @@ from ebbtide.model.log import LogKind
 from ebbtide.narrate import fact_in
 
 DAY_SECONDS = 86_400
+BEFORE_SECONDS = 2 * DAY_SECONDS
 CENTS = Decimal("0.0001")
 COMPARED_WITH = "the nodes of the busiest moment of the last 24 hours, all on demand"
 
@@ -61,10 +62,12 @@ def router(site: Site) -> APIRouter:
         """What was paid, what was saved and by what, what a month comes to, and who the nodes are for."""
         now = int(site.clock.now())
         since = now - now % DAY_SECONDS - (days - 1) * DAY_SECONDS
-        points = _points(site, since, now)
+        # What was told of a day stays: what its savings are measured by lies up to two days before it.
+        points = _points(site, since - BEFORE_SECONDS, now)
         currency = _currency(points)
         slept_by_day, slept_by_namespace = _slept(site.scaling, date_of(since), currency)
-        found = spending_days(points, currency, now, _removed(site, since, now), slept_by_day)
+        removed = _removed(site, since - BEFORE_SECONDS, now)
+        found = spending_days(points, currency, now, removed, slept_by_day, since)
         month = projection(found)
         pools, namespaces = shares_of(site.sight.snapshot().cluster, site.settings, currency)
         return SpendingShape(
@@ -103,10 +106,10 @@ def _currency(points: list[CostPoint]) -> str:
     return next(iter(found)) if len(found) == 1 else ""
 
 
-def _removed(site: Site, since: int, now: int) -> Mapping[str, Removed]:
+def _removed(site: Site, since: int, now: int) -> list[Gone]:
     entries = list(logged_between(site.store, [LogKind.OPERATION_CLOSED], since, now))[::-1]
     facts = [(entry.at, fact_in(entry, OperationClosed)) for entry in entries]
-    return removed_by_day([(at, fact) for at, fact in facts if fact is not None])
+    return removals_of([(at, fact) for at, fact in facts if fact is not None])
 
 
 def _slept(

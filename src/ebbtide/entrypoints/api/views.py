@@ -11,8 +11,15 @@ from ebbtide.core.consolidation.pace import wait_seconds
 from ebbtide.core.operations.facts import Part, part_name, parts
 from ebbtide.core.prices import CostPoint, cost_point, price_of
 from ebbtide.core.words import a_while, count_of
-from ebbtide.entrypoints.api.site import Origin, Seen
-from ebbtide.entrypoints.views.headline import TO_LEAVE, HeadlineSituation, headline, pods_to_leave
+from ebbtide.engine.outages import Origin
+from ebbtide.entrypoints.api.site import Seen
+from ebbtide.entrypoints.views.headline import (
+    TO_LEAVE,
+    HeadlineSituation,
+    headline,
+    lease_says,
+    pods_to_leave,
+)
 from ebbtide.entrypoints.views.schemas import (
     Brake,
     EntryShape,
@@ -161,7 +168,8 @@ def status_shape(
     point = cost_point(snapshot, settings)
     cost, currency = total_of(point)
     held = record.lock_owner if record.lock_until > now else ""
-    unread = tuple(each.origin for each in seen.stale if each.origin is not Origin.METRICS)
+    gone = [each.origin for each in seen.stale]
+    silent = silent_seconds(record, settings, now)
     return StatusShape(
         cluster=settings.cluster,
         kind=kind,
@@ -170,7 +178,14 @@ def status_shape(
         ticked_at=record.ticked_at,
         headline=headline(
             HeadlineSituation(
-                record, snapshot.cluster, now, unread, news.usual_seconds, settings.pending_up_seconds
+                record,
+                snapshot.cluster,
+                now,
+                tuple(origin for origin in gone if origin is not Origin.METRICS),
+                news.usual_seconds,
+                settings.pending_up_seconds,
+                silent,
+                Origin.METRICS in gone,
             )
         ),
         says=record.last_said or (decision.says if decision else "nothing was decided yet"),
@@ -189,6 +204,7 @@ def status_shape(
         spots=[spot_shape(spot, now, snapshot, news.usual_seconds) for spot in record.spots],
         brakes=list(brakes(record, settings, now)),
         lease_holder=held,
+        lease_says=lease_says(record, now),
         workers=len(snapshot.cluster.workers),
         min_workers=settings.min_workers,
         max_workers=settings.max_workers,
@@ -212,11 +228,16 @@ def status_shape(
 def stale_shapes(seen: Seen, record: Record, settings: Settings, now: int) -> Iterator[StaleShape]:
     for each in seen.stale:
         yield StaleShape(source=each.origin, at=each.at, says=each.problem, meanwhile=MEANWHILE[each.origin])
-    silent = now - record.ticked_at
     # A page that only reads works while no runner does: then all is fresh and nothing is done.
-    if record.ticked_at and silent > settings.max_tick_gap_seconds:
+    if silent := silent_seconds(record, settings, now):
         says = f"the last tick was {a_while(silent)} ago"
         yield StaleShape(source="runner", at=record.ticked_at, says=says, meanwhile=NOT_TICKING)
+
+
+def silent_seconds(record: Record, settings: Settings, now: int) -> int:
+    """Since the last tick; 0 while the next one is not overdue."""
+    silent = now - record.ticked_at
+    return silent if record.ticked_at and silent > settings.max_tick_gap_seconds else 0
 
 
 def total_of(point: CostPoint) -> tuple[Decimal | None, str]:

@@ -17,6 +17,7 @@ from ebbtide.model.consolidation import ConsolidationSettings
 
 COLUMNS = ("node", "type", "zone", "CPU", "memory", "pods", "price/h", "wasted/h", "verdict")
 NUMERIC = range(3, 8)
+LONG_COLUMNS = ("verdict", "where its pods go", "all that keeps it", "why", "how it is known")
 PRICE_COLUMNS = ("type", "nodes", "an hour", "how it is known")
 
 
@@ -227,8 +228,12 @@ svg .bar { fill: var(--bar); } svg .asked { fill: var(--asked); } svg .used { fi
   tr { padding: 6px 0; border-bottom: 1px solid var(--line); }
   td, td.n { display: flex; justify-content: space-between; gap: 16px; padding: 1px 0; border: 0;
     text-align: right; white-space: normal; overflow-wrap: anywhere; }
-  td::before { content: attr(data-label); color: var(--quiet); text-align: left; flex: none; } }
+  td::before { content: attr(data-label); color: var(--quiet); text-align: left; flex: none; }
+  td.long { display: block; text-align: left; } td.long::before { display: block; } }
 @media print { body { background: #fff; max-width: none; padding: 0; print-color-adjust: exact; }
+  /* Paper does not scroll. */
+  table { font-size: 12px; } td, th { padding-right: 8px; } td.n, th.n { white-space: normal; }
+  td:first-child { overflow-wrap: anywhere; }
   section { break-inside: avoid; border: 0; padding: 0; } tr { break-inside: avoid; } }
 """
 MOST_BARS = 60
@@ -332,7 +337,9 @@ def _table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _cell(name: str, inside: str, kind: str = "") -> str:
-    """On a phone the name of the column stands in front of it, and the row becomes a block of lines."""
+    """On a phone the name of the column stands in front of it, and the row becomes a block of lines. A name
+    stands above what is long or a list."""
+    kind = ' class="long"' if name in LONG_COLUMNS else kind
     return f'<td{kind} data-label="{escape(name)}"><span>{inside}</span></td>'
 
 

@@ -40,14 +40,15 @@ svg text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
 .axis { stroke: var(--line); } .line { fill: none; stroke: var(--tone); stroke-width: 2; }
 .area { fill: var(--tone); opacity: .18; }
 .potential { fill: var(--potential); } .realised { fill: var(--realised); } .net { fill: var(--net); }
-.key { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin: 0 6px 0 12px;
+.key { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin-right: 6px;
   vertical-align: -1px; }
-.key:first-child { margin-left: 0; } section > :last-child { margin-bottom: 0; }
+.keyed { display: inline-block; margin-right: 12px; } section > :last-child { margin-bottom: 0; }
 .key.potential { background: var(--potential); } .key.realised { background: var(--realised); }
 .key.net { background: var(--net); }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line);
-  overflow-wrap: anywhere; }
+  vertical-align: top; }
+td:first-child { white-space: nowrap; } td:last-child { overflow-wrap: anywhere; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 @media print { body { background: #fff; max-width: none; padding: 0; print-color-adjust: exact; }
   section { border: 0; padding: 0; } svg, dl, tr { break-inside: avoid; } }
@@ -123,7 +124,10 @@ def _saved_in(currency: str, days: Sequence[SavingsDay]) -> str:
     kinds = tuple(KINDS)
     bars = [(day, [Bar(kind, getattr(saved, kind), kind) for kind in kinds]) for day, saved in found]
     totals = {kind: sum((getattr(saved, kind) for _, saved in found), Decimal(0)) for kind in kinds}
-    keys = "".join(f'<span class="key {kind}"></span>{kind}: {means}' for kind, means in KINDS.items())
+    keys = " ".join(
+        f'<span class="keyed"><span class="key {kind}"></span>{kind}: {means}</span>'
+        for kind, means in KINDS.items()
+    )
     rows = [(day, *(a_price(getattr(saved, kind)) for kind in kinds)) for day, saved in found]
     return _section(
         f"Saved by day, in {currency}",
@@ -186,11 +190,13 @@ def _without_steps(done: ReportedActs) -> str:
 
 def _alarms(data: ReportData) -> str:
     if not data.alarms:
-        return _section("Alarms", "<p>None.</p>")
+        return _section("Alarms and outages", "<p>None.</p>")
     rest = data.alarms_in_all - len(data.alarms)
     more = f"<p>and {rest} older ones</p>" if rest else ""
     rows = [(_when(entry.at), entry.says) for entry in data.alarms]
-    return _section(f"Alarms: {data.alarms_in_all}", _table(("when", "what"), rows, numbers=False) + more)
+    return _section(
+        f"Alarms and outages: {data.alarms_in_all}", _table(("when", "what"), rows, numbers=False) + more
+    )
 
 
 def _section(title: str, inside: str) -> str:

@@ -19,6 +19,7 @@ from ebbtide.core.nodes.gates import REPLACED, in_disruption
 from ebbtide.core.operations.facts import Part, parts
 from ebbtide.core.schedule import last_fire, next_fire
 from ebbtide.core.words import a_price
+from ebbtide.entrypoints.views.headline import lease_says
 from ebbtide.entrypoints.views.terminal import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
 from ebbtide.model import operation as ops
 from ebbtide.model.check import Check, Gate
@@ -202,13 +203,12 @@ def _consolidation_pairs(
 
 def _record_pairs(record: Record, settings: Settings, now: float) -> Iterator[tuple[str, Text | str]]:
     yield "last tick", ago(record.ticked_at, now)
-    held = f"held by {record.lock_owner} for another {span(record.lock_until - now)}"
-    yield "lease", held if record.lock_owner and record.lock_until > now else "free"
+    yield "lease", lease_says(record, int(now))
     limits = f"{settings.min_workers} to {settings.max_workers} allowed"
     yield "workers", f"{record.worker_count} ({limits}), {record.pod_count} pods on them"
     yield from (("headroom", headroom_text(seen)) for seen in record.headroom)
     yield "last scaling", ago(record.last_scale_at, now)
-    for name, since in (("pods pending", record.pending_since), ("idle", record.idle_since)):
+    for name, since in (("some pod pending", record.pending_since), ("idle", record.idle_since)):
         if since:
             yield name, f"for {span(now - since)}"
     for what, failures, until in (

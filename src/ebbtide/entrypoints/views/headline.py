@@ -14,6 +14,7 @@ from enum import StrEnum
 from statistics import median
 
 from ebbtide.core.nodes.fit import Placement, placement_of
+from ebbtide.core.nodes.gates import in_disruption
 from ebbtide.core.nodes.offers import all_offers
 from ebbtide.core.nodes.pending import why_none_fits
 from ebbtide.core.words import a_while, count_of, names_of
@@ -44,11 +45,26 @@ class PodCause(StrEnum):
     """The next tick decides."""
 
 
+class NodeCause(StrEnum):
+    """Why a node takes no new pod, whatever room it has."""
+
+    LEAVING = "node_leaving"
+    CORDONED = "node_cordoned"
+    NOT_READY = "node_not_ready"
+
+
+SHUT = {
+    NodeCause.LEAVING: "is being removed and accepts no new pods",
+    NodeCause.CORDONED: "cordoned: it accepts no new pods",
+    NodeCause.NOT_READY: "not ready",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Against:
     """What the same number of nodes lacks for a pod, whatever each has left of it."""
 
-    cause: FitCause
+    cause: FitCause | NodeCause
     nodes: int
     says: str
 
@@ -58,7 +74,7 @@ class PodAnswer:
     cause: PodCause
     says: str
     nodes: tuple[Against, ...] = ()
-    """What stands against the nodes that take pods now, what most of them share first."""
+    """What stands against the nodes, what most of them share first."""
     count: int = 0
     """How many nodes have room for it, or are being added."""
     about: str = ""
@@ -77,7 +93,11 @@ def why_pending(
         says = f"it is not pending: it is on {pod.node_name or 'no node and is ending'}"
         return PodAnswer(PodCause.NOT_PENDING, says)
     placement = placement_of(snapshot.cluster, coming=[pod])
-    fits, nodes = _against(pod, placement)
+    fits, against = _against(pod, placement)
+    nodes = tuple(
+        sorted([*against, *_accepts_no_pods(snapshot.cluster, record)], key=lambda each: -each.nodes)
+    )
+    nodes = nodes[:MOST_REASONS]
     if fits:
         have = "has" if fits == 1 else "have"
         says = f"{count_of(fits, 'node')} {have} room for it: the Kubernetes scheduler places it"
@@ -99,9 +119,24 @@ def why_pending(
     return PodAnswer(cause, says, nodes, about=held.name if held else "")
 
 
-def _against(pod: Pod, placement: Placement) -> tuple[int, tuple[Against, ...]]:
-    """How many nodes have room for it, and what the others lack. Nodes that lack the same share a line: a
-    line for each amount says no more."""
+def _accepts_no_pods(cluster: ClusterView, record: Record) -> list[Against]:
+    """Nodes that take no pods now: the table of a pod accounts for every node."""
+    leaving = {one.node_name for one in in_disruption(record)}
+    found = Counter(
+        NodeCause.NOT_READY
+        if not node.ready
+        else NodeCause.LEAVING
+        if node.name in leaving
+        else NodeCause.CORDONED
+        for node in cluster.nodes
+        if node.unschedulable or not node.ready
+    )
+    return [Against(cause, count, SHUT[cause]) for cause, count in found.items()]
+
+
+def _against(pod: Pod, placement: Placement) -> tuple[int, list[Against]]:
+    """How many nodes have room for it, and what the others that take pods lack. Nodes that lack the same
+    share a line: a line for each amount says no more."""
     fits, free = 0, dict[FitCause, list[int]]()
     against: Counter[Misfit] = Counter()
     for room in placement.rooms.values():
@@ -120,7 +155,7 @@ def _against(pod: Pod, placement: Placement) -> tuple[int, tuple[Against, ...]]:
     if memory:
         says = f"needs {pod.requests.memory_mib} MiB memory, {_range(memory, ' MiB')} free"
         found.append(Against(FitCause.MEMORY, len(memory), says))
-    return fits, tuple(sorted(found, key=lambda each: -each.nodes)[:MOST_REASONS])
+    return fits, found
 
 
 def _range(amounts: list[int], unit: str) -> str:
@@ -152,11 +187,18 @@ class HeadlineSituation:
     """How long a launch took lately, until its last node was Ready; 0 where none is known."""
     pending_up_seconds: int = 0
     """How long pods are pending before a node is launched for them."""
+    silent_seconds: int = 0
+    """Since the last tick, where Ebbtide no longer ticks."""
+    unmeasured: bool = False
+    """Whether the metrics cannot be read."""
 
 
 def headline(here: HeadlineSituation) -> str:
     if here.unread:
         return f"The {here.unread[0]} cannot be read: no node is added or removed until it answers"
+    if here.silent_seconds:
+        since = a_while(here.silent_seconds)
+        return f"Ebbtide has not ticked for {since}: no node is added or removed until it ticks again"
     parts = [*_spots(here), *_launching(here), *_removing(here)]
     if parts:
         first, *rest = parts
@@ -172,7 +214,25 @@ def _at_rest(here: HeadlineSituation) -> str:
         what = "the next tick decides about nodes" if _undecided(here) else "no node is being added"
         return f"{count_of(pending, 'pod')} {verb} pending; {what}{paused}"
     pods = sum(len(found) for found in here.cluster.pods_on.values())
-    return f"Nothing to do: {nodes} for {count_of(pods, 'pod')}, none pending{paused}"
+    what = "Nothing to do"
+    if here.unmeasured:
+        what = "No node is removed for low use while the metrics cannot be read"
+    return f"{what}: {nodes} for {count_of(pods, 'pod')}, none pending{paused}"
+
+
+def lease_says(record: Record, now: int) -> str:
+    """Who may scale. A lease that ended without being given back tells of a crash."""
+    owner, left = record.lock_owner, record.lock_until - now
+    if not owner:
+        says = "free"
+    elif left > 0:
+        says = f"held by {owner} for another {a_while(left)}"
+    else:
+        says = f"free: {owner} had it and let it end {a_while(-left)} ago, as after a crash"
+    if not record.spots:
+        return says
+    have = "has a lease of its own" if len(record.spots) == 1 else "have leases of their own"
+    return f"{says}; {count_of(len(record.spots), 'spot notice')} {have}"
 
 
 def _undecided(here: HeadlineSituation) -> bool:

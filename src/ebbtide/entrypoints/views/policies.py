@@ -109,7 +109,8 @@ def show_lines(shape: PolicyShape) -> list[Text | str]:
         f"quiet for {span(state.keep_alive_seconds)} beyond its idle threshold before it sleeps",
     ]
     if state.eta is not None:
-        facts.append(f"estimate: {state.eta.says}")
+        stuck = state.eta.node_first == NodeNeed.NEVER
+        facts.append(state.eta.says if stuck else f"estimate: {state.eta.says}")
     if state.paused:
         facts.append("paused: `ebbtide policy resume` ends that")
     if state.keep_up_until > time.time():

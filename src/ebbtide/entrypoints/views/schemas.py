@@ -123,6 +123,7 @@ class StatusShape(Shape):
     spots: list[OperationShape]
     brakes: list[Brake]
     lease_holder: str
+    lease_says: str = Field(default="", description="Who may scale now, and what is known of who last might.")
     workers: int
     min_workers: int
     max_workers: int

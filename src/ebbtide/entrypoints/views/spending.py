@@ -6,8 +6,8 @@ moment of the last 24 hours, all on demand. Between that and what was paid lie, 
 
     spot            the same nodes on demand, less what was paid for them
     sleep           what the ledger says was really not paid while workloads were at zero
-    consolidation   the rest of what removed nodes saved, by the share of nodes that it emptied,
-    scale-down      and by the share of all others that were removed
+    consolidation   the rest of what removed nodes saved, by the share of nodes that it emptied
+    scale-down      among all that were removed in the day before, and by the share of the others
 
 Who the nodes are paid for: their cost by pool and by namespace, and what of it nobody asks for. Pure. A pod
 costs the larger of its CPU and memory share of its node. Where the shares of a node's pods add up to more
@@ -16,11 +16,13 @@ than the node, they are scaled down to it; where they add up to less, the rest i
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import accumulate
 
 from ebbtide.core.prices import CostPoint, price_of
 from ebbtide.model.events import OperationClosed, OperationKind
@@ -126,60 +128,102 @@ class Projection:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
-    """Nodes that were removed on a day, by what led to it."""
+class Gone:
+    """A node that was removed, and whether consolidation led to it."""
 
-    consolidation: int = 0
-    scale_down: int = 0
-
-    @property
-    def consolidated_share(self) -> Decimal:
-        total = self.consolidation + self.scale_down
-        return Decimal(self.consolidation) / total if total else NOTHING
+    at: int
+    consolidated: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """A time within one day at one cost."""
 
-    date: str
-    seconds: int
+    since: int
+    until: int
     paid: Decimal
     listed: Decimal
     busiest: Decimal
+
+    @property
+    def date(self) -> str:
+        return date_of(self.since)
+
+    @property
+    def hours(self) -> Decimal:
+        return Decimal(self.until - self.since) / HOUR_SECONDS
 
 
 def spending_days(
     points: Sequence[CostPoint],
     currency: str,
     until: int,
-    removed: Mapping[str, Removed],
+    removed: Sequence[Gone],
     slept: Mapping[str, Decimal],
+    since: int = 0,
 ) -> list[SpendingDay]:
-    """Days in UTC, oldest first, from the first point on. `removed` and `slept` are by day."""
+    """Days in UTC from the first point, or from the midnight `since`, oldest first. `removed` is in the order
+    of time, `slept` by day. Points and removals of the day before `since` belong to it: what is told of a day
+    does not change when later days are told."""
     days: dict[str, SpendingDay] = {}
     gone: dict[str, Decimal] = {}
+    by_consolidation: dict[str, Decimal] = {}
+    removals = _Removals(removed)
     for piece in _pieces(points, currency, until):
-        day = days.get(piece.date, SpendingDay(piece.date))
-        hours = Decimal(piece.seconds) / HOUR_SECONDS
-        days[piece.date] = replace(
+        if piece.since < since:
+            continue
+        date, saved = piece.date, (piece.busiest - piece.listed) * piece.hours
+        day = days.get(date, SpendingDay(date))
+        days[date] = replace(
             day,
-            known_seconds=day.known_seconds + piece.seconds,
-            paid=day.paid + piece.paid * hours,
-            spot=day.spot + (piece.listed - piece.paid) * hours,
+            known_seconds=day.known_seconds + piece.until - piece.since,
+            paid=day.paid + piece.paid * piece.hours,
+            spot=day.spot + (piece.listed - piece.paid) * piece.hours,
         )
-        gone[piece.date] = gone.get(piece.date, NOTHING) + (piece.busiest - piece.listed) * hours
-    return [_shared(day, gone[day.date], removed, slept) for day in days.values()]
+        gone[date] = gone.get(date, NOTHING) + saved
+        share = removals.consolidated_share(piece)
+        by_consolidation[date] = by_consolidation.get(date, NOTHING) + saved * share
+    return [_shared(day, gone[day.date], by_consolidation[day.date], slept) for day in days.values()]
 
 
 def _shared(
-    day: SpendingDay, gone: Decimal, removed: Mapping[str, Removed], slept: Mapping[str, Decimal]
+    day: SpendingDay, gone: Decimal, by_consolidation: Decimal, slept: Mapping[str, Decimal]
 ) -> SpendingDay:
     """What removed nodes saved, shared among what led to it. Sleep counts only as far as nodes were gone."""
     sleep = min(max(slept.get(day.date, NOTHING), NOTHING), gone)
     rest = gone - sleep
-    consolidation = rest * removed.get(day.date, Removed()).consolidated_share
+    consolidation = rest * by_consolidation / gone if gone else NOTHING
     return replace(day, sleep=sleep, consolidation=consolidation, scale_down=rest - consolidation)
+
+
+class _Removals:
+    """How many nodes were removed, and how many of them for consolidation, in the day before any moment."""
+
+    def __init__(self, removed: Sequence[Gone]) -> None:
+        self._at = [one.at for one in removed]
+        self._consolidated = [0, *accumulate(int(one.consolidated) for one in removed)]
+
+    def consolidated_share(self, piece: _Piece) -> Decimal:
+        """On average over the piece. What is removed after a moment changes nothing about it."""
+        share, since = NOTHING, piece.since
+        for end in (*self._changes(piece), piece.until):
+            share += self._share_at(since) * (end - since)
+            since = end
+        return share / (piece.until - piece.since)
+
+    def _changes(self, piece: _Piece) -> list[int]:
+        """When a removal comes to the day before, or leaves it."""
+        came = self._between(piece.since, piece.until)
+        left = self._between(piece.since - DAY_SECONDS, piece.until - DAY_SECONDS)
+        return sorted({*came, *(at + DAY_SECONDS for at in left)})
+
+    def _between(self, since: int, until: int) -> list[int]:
+        return self._at[bisect_right(self._at, since) : bisect_left(self._at, until)]
+
+    def _share_at(self, moment: int) -> Decimal:
+        first, last = bisect_right(self._at, moment - DAY_SECONDS), bisect_right(self._at, moment)
+        consolidated = self._consolidated[last] - self._consolidated[first]
+        return Decimal(consolidated) / (last - first) if last > first else NOTHING
 
 
 def _pieces(points: Sequence[CostPoint], currency: str, until: int) -> Iterator[_Piece]:
@@ -197,7 +241,7 @@ def _pieces(points: Sequence[CostPoint], currency: str, until: int) -> Iterator[
         while since < end:
             midnight = since - since % DAY_SECONDS + DAY_SECONDS
             stop = min(midnight, end)
-            yield _Piece(date_of(since), stop - since, paid, listed, window[0][1])
+            yield _Piece(since, stop, paid, listed, window[0][1])
             since = stop
 
 
@@ -205,22 +249,18 @@ def date_of(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
-def removed_by_day(closed: Sequence[tuple[int, OperationClosed]]) -> dict[str, Removed]:
-    """Of operations with the time when each ended, oldest first. A node that consolidation emptied is removed
-    later, by a scale-down; it counts once, for consolidation."""
-    found: dict[str, Removed] = {}
-    emptied: set[str] = set()
+def removals_of(closed: Sequence[tuple[int, OperationClosed]]) -> list[Gone]:
+    """By operations with the time when each ended, oldest first. A node that consolidation emptied is removed
+    later, within a day, by a scale-down; it counts once, for consolidation."""
+    found: list[Gone] = []
+    emptied: dict[str, int] = {}
     for at, fact in closed:
-        day = date_of(at)
-        known = found.get(day, Removed())
         if fact.operation is OperationKind.CONSOLIDATION:
-            emptied.update(fact.emptied)
-            count = len(fact.emptied) + len(fact.removed)
-            found[day] = replace(known, consolidation=known.consolidation + count)
+            emptied |= dict.fromkeys(fact.emptied, at)
+            found += [Gone(at, True) for _ in fact.removed]
         elif fact.operation is OperationKind.SCALE_DOWN:
-            others = [name for name in fact.removed if name not in emptied]
-            emptied.difference_update(fact.removed)
-            found[day] = replace(known, scale_down=known.scale_down + len(others))
+            since = (emptied.pop(name, at - DAY_SECONDS) for name in fact.removed)
+            found += [Gone(at, at - before < DAY_SECONDS) for before in since]
     return found
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.engine.loop import for_a_daemon
 from ebbtide.engine.notes import CostNotes
+from ebbtide.engine.outages import OutageNotes
 from ebbtide.engine.ports import Observers, observe
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.engine.tick import tick
@@ -151,7 +152,8 @@ class Live:
         self._replicas = replicas
         ports = ports_of(self.stage)
         notes = CostNotes(ports.store, self.settings, ports.new_id)
-        self._observer = Observers(ports.observer, notes)
+        outages = OutageNotes(ports.store, self.settings, ports.clock, ports.new_id)
+        self._observer = Observers(ports.observer, notes, outages)
         self.ports = ports
         self.scaling = Scaling(self._scaling_ports(), self.scene.defaults, self.settings)
         for policy in self.scene.policies(int(start)):
@@ -258,7 +260,9 @@ class Live:
             clock.sleep(PAUSE_SECONDS)
             self._new_runner()
             self._note(
-                Alarm(AlarmKind.RUNNER_DIED, f"{dead} {crash}; {self.owner} waits for its lease to end")
+                Alarm(
+                    AlarmKind.RUNNER_DIED, f"runner {dead} {crash}; {self.owner} waits for its lease to end"
+                )
             )
         except EbbtideError as error:
             self._note(Alarm(AlarmKind.TICK_FAILED, str(error)))

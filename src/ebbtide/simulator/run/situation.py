@@ -185,7 +185,8 @@ def refused(seen: Evidence) -> str:
 
 def killed(seen: Evidence) -> str:
     died = [entry for entry in seen.of(LogKind.ALARM) if entry.data.get("alarm") == AlarmKind.RUNNER_DIED]
-    return f"{died[0].data.get('detail', '')}." if died else ""
+    says = str(died[0].data.get("detail", "")) if died else ""
+    return f"{says[0].upper()}{says[1:]}." if says else ""
 
 
 def taken_over(seen: Evidence) -> str:

@@ -2,7 +2,8 @@
 
 import { ask } from "./api.js";
 import { card, h, source, table } from "./dom.js";
-import { capital } from "./happenings.js";
+import { capital, happening } from "./happenings.js";
+import { OLD_SECONDS } from "./tiles.js";
 import { decidedAt, moment, plainly, plural, share, span } from "./words.js";
 
 const STATES = ["launching", "launched", "joined", "ready", "planned", "draining", "drained", "terminating", "gone", "released"];
@@ -12,14 +13,35 @@ export async function nodeAnswer(name, now) {
   const path = `/api/v1/log?limit=200&subject=${encodeURIComponent(name)}`;
   const [found, nodes, status] = await Promise.all([ask(path), ask("/api/v1/nodes"), ask("/api/v1/status")]);
   const node = nodes.nodes.find((each) => each.name === name);
-  const lines = [...found.entries].reverse();
+  const lines = await life(name, found.entries, node);
   return [card(node ? `Why is ${name} still here?` : `What became of ${name}?`, h("p", { class: "says" }, answer(node, now, status)),
     node ? h("p", { class: "quiet" }, `${node.instance_type} in ${node.zone || "no zone"}, ${span(now - node.created_at)} old, ${plural(node.pods, "pod")}, `
-      + `${share(node.cpu_requested)} of its CPU and ${share(node.memory_requested)} of its memory requested`
-      + `${node.cpu_used === null ? "" : `; ${share(node.cpu_used)} of its CPU${node.memory_used === null ? "" : ` and ${share(node.memory_used)} of its memory`} really used`}.`) : null,
+      + `${share(node.cpu_requested)} of its CPU and ${share(node.memory_requested)} of its memory requested, DaemonSets included`, used(node, now), ".") : null,
     h("h3", {}, `The life of ${name}`), strip(lines, now),
-    lines.length ? h("ol", {}, lines.map((entry) => h("li", {}, h("time", { class: "quiet" }, `${moment(entry.at)} `), plainly(entry.says))))
+    lines.length ? h("ol", {}, lines.map((entry) => h("li", {}, h("time", { class: "quiet" }, `${moment(entry.at)} `), told(entry))))
       : h("p", { class: "quiet" }, "The log has nothing about it: no operation has touched it."), source(path))];
+}
+
+// Before a node has joined, and in the notices of the cloud, its instance stands for it. The log of a node that is
+// gone names the instance.
+async function life(name, entries, node) {
+  const instance = node?.instance_id || entries.find((entry) => entry.data.instance_id)?.data.instance_id;
+  const more = instance && instance !== name
+    ? (await ask(`/api/v1/log?limit=200&subject=${encodeURIComponent(instance)}`)).entries : [];
+  return [...entries, ...more].sort((one, other) => one.at - other.at || (one.id < other.id ? -1 : 1));
+}
+
+function told(entry) {
+  if (entry.kind === "spot.event") return happening(entry).title;
+  const { part, before, after, name } = entry.data;
+  return part === "removal" && before === "new" && after === "PLANNED" ? `${name} is chosen to be removed` : plainly(entry.says);
+}
+
+function used(node, now) {
+  if (node.cpu_used === null) return null;
+  const memory = node.memory_used === null ? "" : ` and ${share(node.memory_used)} of its memory`;
+  const age = now - node.used_at;
+  return h("span", { "data-from": "metrics" }, `; ${share(node.cpu_used)} of its CPU${memory} really used${age > OLD_SECONDS ? ` ${span(age)} ago` : ""}`);
 }
 
 // What is done with it and why, where an operation has it.

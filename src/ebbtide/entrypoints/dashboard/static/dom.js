@@ -40,13 +40,13 @@ export function source(path, text) {
 }
 
 export function stats(pairs) {
-  return h("dl", { class: "stats" }, pairs.map(([name, value, tone]) =>
-    h("div", {}, h("dt", {}, name), h("dd", { class: tone ?? "" }, value))));
+  return h("dl", { class: "stats" }, pairs.map(([name, value, tone, from]) =>
+    h("div", { "data-from": from }, h("dt", {}, name), h("dd", { class: tone ?? "" }, value))));
 }
 
 export function table(caption, columns, rows) {
   const head = columns.map(([name, kind]) => h("th", { scope: "col", class: kind ?? "" }, name));
-  const body = rows.map((cells) => h("tr", { role: "row" }, cells.map((cell, at) => h("td", { role: "cell", class: columns[at][1] ?? "", "data-label": columns[at][0] }, ...[cell].flat()))));
+  const body = rows.map((cells) => h("tr", { role: "row" }, cells.map((cell, at) => h("td", { role: "cell", class: columns[at][1] ?? "", "data-label": columns[at][0] }, h("span", {}, ...[cell].flat())))));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", { role: "table" }, h("caption", { class: "quiet", hidden: true }, caption), h("thead", {}, h("tr", {}, head)), h("tbody", { role: "rowgroup" }, body)));
 }

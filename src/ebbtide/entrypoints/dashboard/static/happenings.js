@@ -19,7 +19,7 @@ const BY_KIND = {
   "operation.begun": (data) => begun(data),
   "operation.closed": (data, entry) => closed(data, entry),
   "spot.event": (data) => ({ group: "spot", icon: "spot", tone: "warn", title: noticed(data) }),
-  alarm: () => ({ group: "alarm", icon: "alarm", tone: "bad" }),
+  alarm: (data) => (data.alarm === "source-back" ? { group: "alarm", icon: "done", tone: "good" } : { group: "alarm", icon: "alarm", tone: "bad" }),
   switch: (data) => ({ group: "person", icon: "person", tone: data.tried ? "" : "warn" }),
   wake: (data) => ({ group: "sleep", icon: "wake", title: data.policy && (data.seconds === undefined || data.seconds === null
     ? `${data.policy} is waking up` : `${data.policy} is awake after ${span(data.seconds)}`), why: data.seconds === undefined && data.wake_reason ? `Woken by ${by(data.wake_reason)}` : "" }),

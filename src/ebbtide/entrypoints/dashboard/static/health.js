@@ -24,10 +24,15 @@ export function health(change) {
   const stale = scope().join(" ");
   if (main.dataset.stale !== stale) {
     main.dataset.stale = stale;
-    main.querySelector(".trend")?.dispatchEvent(new Event("stale"));
+    for (const each of main.querySelectorAll("[data-present]")) each.dispatchEvent(new Event("stale"));
   }
   hold();
   pill();
+}
+
+// Whether one of these cannot be read: what is then said of it is not the present.
+export function isOld(...sources) {
+  return scope().some((each) => each === "all" || sources.includes(each));
 }
 
 // A server that is gone answers no question. Not by `disabled`, which would take the focus away from the button.

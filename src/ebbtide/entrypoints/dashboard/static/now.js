@@ -4,10 +4,11 @@ import { ask } from "./api.js";
 import { card, stats, h, redraw, source } from "./dom.js";
 import { Faults } from "./faults.js";
 import { Feed } from "./feed.js";
+import { isOld } from "./health.js";
 import { OLD_SECONDS, Tiles, legend } from "./tiles.js";
 import { joined, timeline } from "./timeline.js";
 import { Trend } from "./trend.js";
-import { clock, decided, decidedAt, money, sentence, share, span } from "./words.js";
+import { clock, decided, decidedAt, lower, money, sentence, share, span } from "./words.js";
 
 const SHOWN = 8;
 const HOURS = [1, 6, 24];
@@ -33,7 +34,7 @@ export function now(main, { say, refresh, drawn }) {
   const parts = { says: h("div"), numbers: h("div"), headroom: h("div"), picked: h("div", { "aria-live": "polite" }), operation: h("div"), waiting: of("cluster", h("div")), unknown: h("div"), brakes: h("div") };
   main.append(
     h("h1", { class: "hidden" }, "Now"),
-    h("section", { class: "card hero", "aria-label": "Now" }, parts.says, of("cluster", parts.numbers), parts.headroom, source("/api/v1/status")),
+    h("section", { class: "card hero", "aria-label": "Now", "data-present": "", onstale: () => status && draw() }, parts.says, of("cluster", parts.numbers), parts.headroom, source("/api/v1/status")),
     faults.buttons,
     h("div", { class: "desk" },
       // On a phone in this order: what is in progress first, what holds it back last.
@@ -71,30 +72,36 @@ export function now(main, { say, refresh, drawn }) {
 
   function draw() {
     tiles.update(nodes.nodes.filter((node) => node.worker), status.now);
-    redraw(parts.says, [h("p", { class: "headline", role: "status" }, `${status.headline || sentence(status.says)}.`),
+    redraw(parts.says, [h("p", { class: "headline", role: "status" }, `${headline()}.`),
       // The link comes first: a long sentence is cut, so the page below it does not jump with its length.
       h("p", { class: "quiet tick", title: status.says }, status.last_decision
         ? [h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}`, "data-key": "decision" },
-          `Decision of ${clock(status.last_decision.at)}`), ". "] : "", "Last tick: ", sentence(decided(status.says))),
+          `Decision of ${clock(status.last_decision.at)}`), ". "] : "", "Last tick: ", sentence(decided(status.says), inProgress().length > 0)),
       status.last_alarm && status.now - status.last_alarm.at < 3600
         ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null,
       ...status.stale.length ? [] : status.problems.map((problem) => h("p", { class: "bad" }, problem))].flat());
     redraw(parts.numbers, stats([
       ["workers", counted(`${status.workers} of ${status.max_workers}`)],
       ["pods", counted(status.pods)], ["pending", counted(status.waiting.length), status.waiting.length ? "warn" : ""],
-      ["CPU", status.cpu === null && status.last_cpu !== null ? `${share(status.last_cpu)} (old)` : share(status.cpu)],
+      ["CPU", status.cpu === null && status.last_cpu !== null ? `${share(status.last_cpu)} (old)` : share(status.cpu), "", "metrics"],
       ["cost an hour", money(status.cost_per_hour, status.currency), status.unpriced ? "warn" : ""],
-      ["last tick", status.ticked_at ? `${span(status.now - status.ticked_at)} ago` : "never"],
+      ["last tick", !status.ticked_at ? "never" : isOld() ? clock(status.ticked_at) : `${span(status.now - status.ticked_at)} ago`],
     ]));
     redraw(parts.headroom, headroom());
     redraw(parts.unknown, counted("") ? [h("p", { class: "quiet" }, "No node is known: the cluster was not read since this server started.")] : []);
     redraw(parts.picked, picked());
-    redraw(parts.operation, card("In progress", ...operations()));
-    redraw(parts.waiting, card("Pending pods", ...status.waiting.length
+    redraw(parts.operation, card(isOld() ? "In progress when last read" : "In progress", ...operations()));
+    redraw(parts.waiting, card(isOld("cluster") ? "Pending pods when last read" : "Pending pods", ...status.waiting.length
       ? [h("ul", {}, status.waiting.slice(0, SHOWN).map((name) => h("li", {}, h("a", { href: `#/why/?pod=${encodeURIComponent(name)}`, "data-key": `pod-${name}` }, name)))),
         status.waiting.length > SHOWN ? h("p", { class: "quiet" }, `and ${status.waiting.length - SHOWN} more`) : null]
-      : [h("p", { class: "quiet" }, counted("No pod is pending."))]));
+      : [h("p", { class: "quiet" }, counted(isOld("cluster") ? "No pod was pending." : "No pod is pending."))]));
     redraw(parts.brakes, brakes());
+  }
+
+  // What the page cannot ask any more is told as of when it last could.
+  function headline() {
+    const says = status.headline || sentence(status.says);
+    return isOld() ? `As of ${clock(status.now)}, ${lower(says)}` : says;
   }
 
   function headroom() {
@@ -110,7 +117,7 @@ export function now(main, { say, refresh, drawn }) {
     return [h("h3", {}, node.name), stats([
       ["state", node.state, node.state === "ready" ? "good" : "warn"], ["type", node.instance_type], ["zone", node.zone], ["pods", node.pods],
       ["CPU requested", share(node.cpu_requested)], ["memory requested", share(node.memory_requested)],
-      ["CPU used", used(node, node.cpu_used)], ["memory used", used(node, node.memory_used)],
+      ["CPU used", used(node, node.cpu_used), "", "metrics"], ["memory used", used(node, node.memory_used), "", "metrics"],
       ["age", span(status.now - node.created_at)], ["empty for", idle],
       ["price an hour", money(node.price_per_hour, node.currency)],
     ]), node.kept_because ? h("p", {}, `Not removed${decidedAt(node, status.now)}: ${node.kept_because}.`) : null,
@@ -123,9 +130,13 @@ export function now(main, { say, refresh, drawn }) {
     return age > OLD_SECONDS ? `${share(value)} (${span(age)} ago)` : share(value);
   }
 
+  function inProgress() {
+    return [status.launching, status.removing, ...joined(status.spots), status.set_aside].filter(Boolean);
+  }
+
   function operations() {
-    const all = [status.launching, status.removing, ...joined(status.spots), status.set_aside].filter(Boolean);
-    if (!all.length) return [h("p", { class: "quiet" }, "Nothing is in progress.")];
+    const all = inProgress();
+    if (!all.length) return [h("p", { class: "quiet" }, isOld() ? "Nothing was in progress." : "Nothing is in progress.")];
     return all.map((each) => timeline(each, status.now, each === status.set_aside));
   }
 
@@ -133,10 +144,10 @@ export function now(main, { say, refresh, drawn }) {
     const paused = status.brakes.find((brake) => brake.name === "pause")?.on;
     const lines = status.brakes.map((brake) => h("li", { class: brake.on ? "warn" : "" },
       h("span", { class: "mark", "aria-hidden": "true" }, brake.on ? "■" : "□"), `${brake.name}: ${brake.says}`));
-    const lease = h("li", {}, h("span", { class: "mark", "aria-hidden": "true" }, "□"), `lease: ${status.lease_holder ? `held by ${status.lease_holder}` : "free"}`);
+    const lease = h("li", {}, h("span", { class: "mark", "aria-hidden": "true" }, "□"), `lease: ${status.lease_says}`);
     const button = h("button", { type: "button", class: paused ? "" : "danger", "data-key": "pause", onclick: () => turn(!paused) },
       paused ? "Allow removals again" : "Pause all removals");
-    return card("Brakes", h("ul", { class: "steps" }, lines, lease), h("p", {}, button));
+    return card(isOld() ? "Brakes when last read" : "Brakes", h("ul", { class: "steps" }, lines, lease), h("p", {}, button));
   }
 
   async function turn(on) {

@@ -10,6 +10,9 @@ const MOST_HOURS = 168;
 const PHASES = { zero: "asleep", falling: "falling asleep", waking: "waking", idle: "idle", active: "active" };
 const STRIP_MS = 5000;
 
+// No wake can be estimated that could not start.
+const isStuck = (state) => state.eta?.node_first === "never";
+
 export function sleep(main, { say, refresh }) {
   // What a target does is read from the cluster: its last state is greyed while that cannot be read.
   const list = h("div", { "data-from": "cluster" });
@@ -47,7 +50,8 @@ export function sleep(main, { say, refresh }) {
   }
 
   function until(state, now) {
-    if (state.phase === "zero") return `asleep for ${span(now - state.scaled_to_zero_at)}${state.eta ? `; a wake takes ${state.eta.says}${unread}` : ""}`;
+    if (state.phase === "zero") return `asleep for ${span(now - state.scaled_to_zero_at)}${state.eta ? `; ${isStuck(state) ? state.eta.says : `a wake takes ${state.eta.says}${unread}`}` : ""}`;
+    if (state.phase === "waking" && isStuck(state)) return `waking, but ${state.eta.says}`;
     if (state.phase === "waking" && state.eta) return state.eta.late ? `waking: ${state.eta.says}` : `waking: ready in ${state.eta.says}`;
     if (!state.zero_at) return state.why_awake || "stays up";
     return state.zero_at > now ? `sleeps in ${span(state.zero_at - now)}` : "sleeps at the next look";
@@ -57,7 +61,7 @@ export function sleep(main, { say, refresh }) {
     const change = strips?.policies.find((each) => each.policy_id === policy.id)?.next_change;
     const { wakes, eta, estimated_ready_seconds: seconds, phase } = policy.state;
     // Asleep, the line above says how long a wake takes.
-    const takes = phase === "zero" && eta ? "" : `A wake takes ${about(seconds)}${wakes.length ? `, by its last ${plural(wakes.length, "wake")}` : ", not measured yet"}${unread}.`;
+    const takes = (phase === "zero" && eta) || isStuck(policy.state) ? "" : `A wake takes ${about(seconds)}${wakes.length ? `, by its last ${plural(wakes.length, "wake")}` : ", not measured yet"}${unread}.`;
     return h("p", { class: "quiet" }, change ? `Next scheduled: ${change.does} at ${moment(change.at, true)}, in ${span(change.at - now)}. ` : "No schedule. ", takes);
   }
 

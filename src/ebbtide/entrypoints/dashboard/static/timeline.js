@@ -20,7 +20,12 @@ export function joined(spots) {
   const kinds = new Map();
   for (const spot of spots) kinds.set(spot.kind, [...(kinds.get(spot.kind) ?? []), spot]);
   return [...kinds.values()].flatMap((group) => (group.length > NAMED
-    ? [{ ...group[0], count: group.length, steps: group.flatMap((spot) => spot.steps), started_at: Math.min(...group.map((spot) => spot.started_at)) }] : group));
+    ? [{ ...group[0], count: group.length, steps: whatGoesFirst(group.flatMap((spot) => spot.steps)), started_at: Math.min(...group.map((spot) => spot.started_at)) }] : group));
+}
+
+function whatGoesFirst(steps) {
+  const comes = (step) => Number(step.kind === "launch");
+  return steps.sort((one, other) => comes(one) - comes(other));
 }
 
 export function timeline(operation, now, setAside) {

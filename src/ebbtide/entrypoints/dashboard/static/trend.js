@@ -3,6 +3,7 @@
 // By pointer or arrow keys a moment is chosen, and its values are written above the chart.
 
 import { h, s } from "./dom.js";
+import { isOld } from "./health.js";
 import { brief, clock, money, moment, plural } from "./words.js";
 
 const ROWS = [["workers", "nodes"], ["pending", "pending pods"], ["cost", "cost an hour"]];
@@ -27,8 +28,8 @@ export class Trend {
     this.bands = [];
     this.chosen = null;
     this.values = h("p", { class: "trend-values", "aria-live": "polite" });
-    this.holder = h("div", { class: "trend", tabindex: "0", role: "group", "aria-label": "Chart of nodes, pending pods and cost an hour, and of pods where they are forecast. Arrow keys choose a moment.",
-      onpointermove: (event) => this.point(event), onpointerleave: () => this.choose(null), onkeydown: (event) => this.key(event), onstale: () => this.choose(this.chosen) });
+    this.holder = h("div", { class: "trend", tabindex: "0", role: "group", "data-present": "", "aria-label": "Chart of nodes, pending pods and cost an hour, and of pods where they are forecast. Arrow keys choose a moment.",
+      onpointermove: (event) => this.point(event), onpointerleave: () => this.choose(null), onkeydown: (event) => this.key(event), onstale: () => this.draw() });
     this.element = h("div", {}, this.values, this.holder);
     new ResizeObserver(() => this.draw()).observe(this.holder);
   }
@@ -71,8 +72,9 @@ export class Trend {
       svg.append(s("line", { class: "now-line", x1: x, x2: x, y1: 0, y2: height - 14 }));
     }
     const room = this.x(this.until) - this.x(this.now) > 100;
-    const last = this.bands.length ? [[this.now, "middle", "now"], [this.until, "end", room ? clock(this.until, true) : ""]]
-      : [[(this.since + this.until) / 2, "middle"], [this.until, "end", "now"]];
+    const present = isOld("cluster") ? clock(this.now, true) : "now";
+    const last = this.bands.length ? [[this.now, "middle", present], [this.until, "end", room ? clock(this.until, true) : ""]]
+      : [[(this.since + this.until) / 2, "middle"], [this.until, "end", present]];
     for (const [at, anchor, text] of [[this.since, "start"], ...last]) svg.append(label(this.x(at), height - 1, anchor, text ?? clock(at, true)));
     this.holder.replaceChildren(svg);
     this.choose(this.chosen);
@@ -137,7 +139,7 @@ export class Trend {
     const when = at ?? this.now;
     const near = at === null ? null : this.marks.find((mark) => Math.abs(this.x(mark.at) - this.x(at)) < 5);
     const says = when > this.now ? this.ahead(when) : this.held(when, at === null);
-    this.values.textContent = `${at === null ? present() : moment(when)}: ${says}${near ? ` · ${near.title}${near.count > 1 ? ` and ${near.count - 1} more` : ""}` : ""}`;
+    this.values.textContent = `${at !== null ? moment(when) : isOld("cluster") ? "Last known" : "Now"}: ${says}${near ? ` · ${near.title}${near.count > 1 ? ` and ${near.count - 1} more` : ""}` : ""}`;
     if (!this.hair) return;
     this.hair.setAttribute("visibility", at === null ? "hidden" : "visible");
     for (const end of ["x1", "x2"]) this.hair.setAttribute(end, this.x(when));
@@ -162,11 +164,6 @@ export class Trend {
 function between(bands) {
   const [low, high] = ["p50", "p95"].map((level) => Math.ceil(Math.max(...bands.map((band) => band[level])) - 1e-9));
   return low === high ? `up to ${high} pods` : `${low} to ${high} pods`;
-}
-
-// What cannot be read is not known now.
-function present() {
-  return /\b(all|cluster)\b/.test(document.getElementById("page").dataset.stale) ? "Last known" : "Now";
 }
 
 function pendingPods({ pending }) {

@@ -67,8 +67,8 @@ export function decidedAt(node, now) {
 }
 
 // What a decision says begins with its action; "nothing" alone would be no sentence.
-export function sentence(says) {
-  return says.replace(/^nothing(?: to do)?: /, "Nothing done: ").replace(/^(scale)_(\w+): /, "$1-$2: ").replace(/^consolidate: (?:consolidation: )?/, "consolidation: ").replace(/^(release|forget|adopt|retry|repair|replace): (?=\1)/, "");
+export function sentence(says, busy) {
+  return says.replace(/^nothing(?: to do)?: /, busy ? "Nothing else done: " : "Nothing done: ").replace(/^(scale)_(\w+): /, "$1-$2: ").replace(/^consolidate: (?:consolidation: )?/, "consolidation: ").replace(/^(release|forget|adopt|retry|repair|replace): (?=\1)/, "");
 }
 
 // Steps of a machine as people say them; a launch has no name before its node is there.
@@ -100,7 +100,7 @@ export function by(reason) {
 
 // A number and its unit stay on one line, in all that `h` writes.
 export function tied(text) {
-  return text.replace(/(\d) (s|min|h|d|days?|USD|EUR)\b/g, "$1\u00a0$2");
+  return text.replace(/(\d) (s|min|h|d|days?|USD|EUR)\b/g, "$1\u00a0$2").replace(/(\u00a0(?:min|h|d|days?)) (?=\d+\u00a0(?:s|min|h)\b)/g, "$1\u00a0");
 }
 
 // As a sentence continues in the middle of another one.
