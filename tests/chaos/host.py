@@ -128,7 +128,7 @@ class Host:
                 "interruptions": self._world.incidents.mail.interruptions,
                 "unjudged": self.unjudged,
             }
-            return list(self._checker.violations), totals
+            return list(map(str, self._checker.violations)), totals
 
         return self._call(judged)
 

@@ -23,7 +23,7 @@ RECORD = "src/ebbtide/model/record.py"
 FORMAT = "FORMAT_VERSION ="
 PROJECT = "pyproject.toml"
 EXTRAS = ("aws", "kube", "postgres")
-"""What the runners need besides what every installation has."""
+"""What the runners need in addition to the base installation."""
 
 
 @dataclass(frozen=True)

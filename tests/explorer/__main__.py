@@ -87,7 +87,9 @@ def show(explored: Explored) -> Explored:
 def tell(scene: Scene, deep: bool, path: str) -> int:
     told = replay(scene, scene.deep if deep else scene.quick, read_path(path))
     print("\n".join(told.trail))
-    problems = told.stage.checker.violations or what_is_wrong_at_the_end(told.stage, scene, told.actors)
+    problems = list(map(str, told.stage.checker.violations)) or what_is_wrong_at_the_end(
+        told.stage, scene, told.actors
+    )
     print("\n".join(problems) or "all is well")
     return 1 if problems else 0
 

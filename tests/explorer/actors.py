@@ -23,6 +23,7 @@ from ebbtide.model.policy import Service, Takeover
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.ports import Observer
+from ebbtide.simulator.checker.violations import ViolationKind
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.run.runner import Stage, ports_of, scaling_ports
 from tests.explorer.sleeping import GROUP, leads_nowhere, state_of, wrong_with_scale, wrong_with_state
@@ -138,11 +139,15 @@ class Actor:
         except RunnerCrashed:
             pass
         except InvariantBroken as error:
-            stage.checker.say(f"a machine broke its own invariant: {error}")
+            stage.checker.say(ViolationKind.INVARIANT, "", f"a machine broke its own invariant: {error}")
         except EbbtideError:
             pass  # a tick that failed: the next one starts from the record
         except Exception as error:  # whatever it is, it is a find
-            stage.checker.say(f"the tick failed unexpectedly: {type(error).__name__}: {error}")
+            stage.checker.say(
+                ViolationKind.TICK_FAILED,
+                "",
+                f"the tick failed unexpectedly: {type(error).__name__}: {error}",
+            )
 
     def end_tick(self) -> None:
         for port in self.opened:
@@ -267,32 +272,32 @@ class Port:
             before = stage.checker.record
             written = call(*arguments)
             for says in wrong_with_write(stage, before, written, actor.blind, actor.misled):
-                stage.checker.say(says)
+                stage.checker.say(ViolationKind.WITNESSED, "", says)
             return written
 
         def acknowledge(notice: SpotNotice) -> None:
             call(notice)
             for says in wrong_with_acknowledgement(stage, notice):
-                stage.checker.say(says)
+                stage.checker.say(ViolationKind.WITNESSED, "", says)
 
         def write_state(state: IdleState, *rest: Any) -> IdleState:
             before = state_of(stage)
             after: IdleState = call(state, *rest)
             self._director.meets("phase", after.phase)
             for says in wrong_with_state(stage, before, after):
-                stage.checker.say(says)
+                stage.checker.say(ViolationKind.WITNESSED, "", says)
             return after
 
         def scale(seen: Workload, replicas: int, note: str) -> Any:
             scaled = call(seen, replicas, note)
             for says in (*wrong_with_scale(stage, replicas), *leads_nowhere(stage)):
-                stage.checker.say(says)
+                stage.checker.say(ViolationKind.WITNESSED, "", says)
             return scaled
 
         def release(taken: Takeover) -> None:
             call(taken)
             for says in leads_nowhere(stage):
-                stage.checker.say(says)
+                stage.checker.say(ViolationKind.WITNESSED, "", says)
 
         watched: dict[str, Callable[..., Any]] = {
             "store.write": write,

@@ -14,7 +14,7 @@ from tests.explorer.sleeping import wrong_with_sleep
 def what_is_wrong_at_the_end(stage: Stage, scene: Scene, actors: Sequence[Actor]) -> list[str]:
     record, world = store_of(stage).load(), stage.world
     stage.checker.finish(record)
-    found = list(stage.checker.violations)
+    found = list(map(str, stage.checker.violations))
     if record.operation is not None and (scene.serves or _overdue(record.operation, stage)):
         found.append(f"{record.operation.id} is still open: {record.operation}")
     if record.set_aside is not None:

@@ -100,7 +100,7 @@ class Search:
     def take(self, path: Path) -> None:
         with suppress(Pruned):
             path.run()
-        problems = path.stage.checker.violations
+        problems = list(map(str, path.stage.checker.violations))
         if path.at_the_end and not problems:
             problems = what_is_wrong_at_the_end(path.stage, self.scene, path.actors)
         if problems:

@@ -113,26 +113,26 @@ NO_SENTENCES = {"unit/kube/test_access.py", "unit/kube/test_reading.py"}
 AREAS = {
     "contract": "what stores say when they refuse to open or to write",
     "oracle": "nothing",
-    "simulation": "what the checker of the simulator calls a violation, and what a tick of a story says",
+    "simulation": "what a tick of a story says",
     "stories": "what commands print, and errors in stories and recordings",
     "unit": "errors in the configuration, what commands and pages show, and warnings",
     "unit/consolidation": "nothing",
     "unit/engine": "what a tick, a notice or a command says of itself",
-    "unit/operations": "how the answer to a spot notice ended",
-    "unit/rows": "how the answer to a spot notice ended",
+    "unit/operations": "nothing",
+    "unit/rows": "a template of CloudFormation, and why the load is not known",
     "unit/scaling": "what is told to people and Kubernetes objects of policies",
 }
 """Where rules, engine, stores and simulator are tested, and what sentences are still compared there."""
 MOST_SENTENCES = {
     "contract": 30,
     "oracle": 0,
-    "simulation": 46,
+    "simulation": 10,
     "stories": 40,
-    "unit": 125,
+    "unit": 122,
     "unit/consolidation": 0,
-    "unit/engine": 19,
-    "unit/operations": 6,
-    "unit/rows": 6,
+    "unit/engine": 17,
+    "unit/operations": 0,
+    "unit/rows": 2,
     "unit/scaling": 10,
 }
 """At most so many in each area, without the files above whose subject they are. Lower a number with each that

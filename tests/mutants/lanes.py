@@ -13,8 +13,8 @@ OF_LANES = (
     Mutant(
         "nodes are chosen to go while others are launched",
         "question.no_operation",
-        "_none_open(q.record.operation)",
-        "_none_open(q.record.removing)",
+        "none_in_progress(q.record.operation)",
+        "none_in_progress(q.record.removing)",
         (UNIT,),
     ),
     Mutant(
@@ -188,7 +188,7 @@ OF_LANES = (
     Mutant(
         "a crash in one lane counts against the other",
         "record_machine._count_run",
-        "with_runs(lane, clean(record), runs_in(lane, record))",
+        "with_runs(lane, others, runs_in(lane, record) + 1)",
         "with_runs(Lane.REMOVING, record, record.unclean_removal_runs + 1)",
         (TICKS,),
     ),

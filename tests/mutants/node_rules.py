@@ -96,8 +96,8 @@ OF_NODES = (
     Mutant(
         "a replacement is launched for a node that cannot be drained",
         "spot._why_wait",
-        "failed.says if failed else _why_kept(spot, situation)",
-        "failed.says if failed else ''",
+        "held_by(checks) or _why_kept(spot, situation)",
+        "held_by(checks)",
         ("story:row-35",),
     ),
     Mutant(

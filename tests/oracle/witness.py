@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from ebbtide.model.operation import Consolidate, RemovalState, SpotKind
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import Node
+from ebbtide.simulator.checker.violations import ViolationKind
 from ebbtide.simulator.run.runner import Stage
 from ebbtide.simulator.world.world import Act, ActKind
 from tests.oracle import eviction, launch, load, nodes
@@ -31,7 +32,8 @@ class Witness:
         for ruling in self._asked(act):
             if not ruling.allows:
                 subject = act.node_name or act.instance_id or act.key
-                self._stage.checker.say(f"{act.kind} of {subject}, which the documents forbid: {ruling.why}")
+                says = f"{act.kind} of {subject}, which the documents forbid: {ruling.why}"
+                self._stage.checker.say(ViolationKind.WITNESSED, subject, says)
 
     def _asked(self, act: Act) -> Iterator[Ruling]:
         node = self._stage.world.inventory.nodes.get(act.node_name)

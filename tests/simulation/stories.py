@@ -152,7 +152,7 @@ class StoryRun:
         return sum(1 for node in self.world.inventory.nodes.values() if node.worker and node.ready)
 
     def problems(self) -> list[str]:
-        found = list(self.checker.violations)
+        found = list(map(str, self.checker.violations))
         record = self.record
         if record.operation is not None:
             found.append(f"{record.operation.id} is still open: {record.operation}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.model.idle import IdleState, Phase
 from ebbtide.ports import PolicyStore
 from ebbtide.simulator.checker.sleepers import LONGEST_WAIT_SECONDS, NAMES, Visitor, Watchman
+from ebbtide.simulator.checker.violations import Violation, ViolationKind
 from ebbtide.simulator.run.runner import policies_of, ports_of, scaling_of, stage_of
 from ebbtide.simulator.run.scenarios import build
 
@@ -47,11 +48,15 @@ class Street:
         assert state is not None
         self.rows.write_state(change(state))
 
-    def look_twice(self) -> list[str]:
+    def look_twice(self) -> list[Violation]:
         """Now, and when it has been so for too long."""
         said = list(self.watchman.look())
         self.pass_time(LONGEST_WAIT_SECONDS + 60)
         return said + list(self.watchman.look())
+
+
+def found(violations: Iterable[Violation]) -> list[tuple[ViolationKind, str]]:
+    return [(each.kind, each.about) for each in violations]
 
 
 def test_nothing_is_said_while_all_is_well() -> None:
@@ -65,9 +70,7 @@ def test_people_wait_for_what_does_not_wake() -> None:
     street = Street()
     street.put(lambda state: replace(state, phase=Phase.ZERO))
     street.want(0)
-    assert street.look_twice() == [
-        f"people have waited {LONGEST_WAIT_SECONDS + 60:.0f} s for reports, which does not wake"
-    ]
+    assert found(street.look_twice()) == [(ViolationKind.USERS_WAIT, "reports")]
 
 
 def test_where_there_may_be_no_room_it_is_enough_that_pods_are_wanted() -> None:
@@ -80,12 +83,12 @@ def test_where_there_may_be_no_room_it_is_enough_that_pods_are_wanted() -> None:
 def test_a_state_that_is_not_what_the_cluster_shows() -> None:
     street = Street(after=0)
     street.want(0)
-    (said,) = street.look_twice()
-    assert said == f"reports is active, and has had 0 replicas for {LONGEST_WAIT_SECONDS + 60:.0f} s"
-    assert list(street.watchman.finish()) == ["reports has 0 replicas, and its state is active"]
+    astray = [(ViolationKind.STATE_ASTRAY, "reports")]
+    assert found(street.look_twice()) == astray
+    assert found(street.watchman.finish()) == astray
     street.want(4)
     street.put(lambda state: replace(state, phase=Phase.FALLING))
-    assert list(street.watchman.finish()) == ["reports has 4 replicas, and its state is falling"]
+    assert found(street.watchman.finish()) == astray
 
 
 def test_a_wake_that_was_answered_and_forgotten() -> None:
@@ -93,5 +96,5 @@ def test_a_wake_that_was_answered_and_forgotten() -> None:
     street.visitor.come()
     assert street.visitor.answered[street.first.id] == 1
     street.put(lambda state: replace(state, wake_count=0))
-    assert list(street.watchman.look()) == ["a wake of reports was answered and is forgotten"]
+    assert found(street.watchman.look()) == [(ViolationKind.WAKE_FORGOTTEN, "reports")]
     assert list(street.watchman.look()) == [], "once is enough"

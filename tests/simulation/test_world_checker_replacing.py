@@ -13,6 +13,7 @@ from ebbtide.model.pool import RemovalReason
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node
 from ebbtide.simulator.checker.checker import Checker, WatchedStore
+from ebbtide.simulator.checker.violations import ViolationKind
 from ebbtide.simulator.world.clock import VirtualClock
 from ebbtide.simulator.world.ports import SimCluster
 from ebbtide.simulator.world.rules import Rules
@@ -38,7 +39,11 @@ class Scene:
 
     @property
     def said(self) -> list[str]:
-        return [sentence.split(": ", 1)[1] for sentence in self.checker.violations]
+        return [each.says for each in self.checker.violations]
+
+    @property
+    def found(self) -> list[tuple[ViolationKind, str]]:
+        return [(each.kind, each.about) for each in self.checker.violations]
 
     def falls_silent(self, node: Node, for_long: float = 900) -> None:
         machine = self.world.nodes.machine_of(node.name)
@@ -103,7 +108,7 @@ def test_what_the_cloud_takes_does_not_wait_for_its_replacement() -> None:
 def test_a_node_that_is_well_is_repaired() -> None:
     scene = Scene()
     scene.intend(UNHEALTHY)
-    assert scene.said == [f"{scene.workers[0].name} was repaired although it is well"]
+    assert scene.found == [(ViolationKind.NOT_UNWELL, scene.workers[0].name)]
 
 
 def test_a_node_that_is_silent_or_reports_a_condition_may_be_repaired() -> None:
@@ -122,7 +127,7 @@ def test_a_node_is_repaired_while_much_of_its_pool_is_silent() -> None:
     for node in scene.workers[:3]:
         scene.falls_silent(node)
     scene.intend(UNHEALTHY)
-    assert scene.said == [f"{scene.workers[0].name} was repaired while 3 of 6 of its pool are silent"]
+    assert scene.found == [(ViolationKind.BRAKE, scene.workers[0].name)]
 
 
 def test_silent_nodes_whose_machines_are_gone_hold_no_brake() -> None:
@@ -179,7 +184,7 @@ def test_a_node_is_replaced_as_drifted_although_it_is_not() -> None:
     scene = Scene()
     scene.intend(DRIFTED)
     name = scene.workers[0].name
-    assert scene.said == [f"{name} was replaced as drifted although it is what its pool launches"]
+    assert scene.found == [(ViolationKind.NOT_DRIFTED, name)]
     for changed in (
         replace(POOL, labels=(("tier", "gold"),)),
         replace(POOL, types=(replace(POOL.types[0], name="other"),)),

@@ -125,7 +125,7 @@ SHUT = [{"unschedulable": True}, {"ready": False}]
 
 @pytest.mark.parametrize("shut", SHUT)
 def test_the_pods_of_a_node_that_takes_none_keep_others_away(shut: dict[str, bool]) -> None:
-    """As in Kubernetes: a pod that seemed to fit was pending for good, and no node was launched for it."""
+    """As in Kubernetes: a pod that seemed to fit was pending permanently, and no node was launched for it."""
     nodes = (make_node("a1", **shut), *make_nodes("a2", "b1"))
     placement = placement_of(make_snapshot(nodes, [web("w1", node_name="a1")]).cluster)
     assert list(placement.rooms) == ["a2", "b1"]

@@ -150,7 +150,7 @@ def _counted(run: LeasedRun, instance_id: str) -> bool:
     current = run.record.spot_for(instance_id)
     if current is None:
         return False
-    # Crash table: crashing-operation.
+    # Crash table: crashing-operation. A notice that kills every runner must not stop all others.
     if current.unclean_runs >= run.settings.max_unclean_runs:
         about = f"{current.kind} of {current.instance_id}"
         fact = Alarm(AlarmKind.SPOT_CRASHES, about, current.id, runs=current.unclean_runs)
@@ -185,7 +185,7 @@ def _count_clean(run: LeasedRun, instance_id: str) -> None:
 
 def heal(ports: Ports, record: Record) -> list[str]:
     """Write what was read of it, with the alarm; another who writes first has read the same."""
-    # Crash table: half-written.
+    # Crash table: half-written. Another tool may have stopped between two fields.
     if not record.contradictions:
         return []
     now = int(ports.clock.now())

@@ -281,7 +281,7 @@ def _put_aside(lane: Lane, record: Record) -> Record:
 
 def _why_set_aside(operation: Operation, runs: int, run: LeasedRun) -> Alarm | None:
     settings = run.settings
-    # Crash table: crashing-operation.
+    # Crash table: crashing-operation. An operation that kills every runner must not stop all others.
     if runs >= settings.max_unclean_runs:
         return Alarm(AlarmKind.OPERATION_CRASHES, operation_id=operation.id, runs=runs)
     # A launch that is extended begins again.

@@ -130,7 +130,8 @@ def perform(
     effects: Sequence[Effect], ports: Ports, settings: Settings, lease: Lease, last_moment: float
 ) -> tuple[Outcome, ...]:
     def attempt(effect: Effect) -> Outcome:
-        # Crash table: lease-expires.
+        # Crash table: lease-expires. Whatever starts later could still run under the lease of the next
+        # holder.
         if ports.clock.now() >= last_moment:
             return Outcome(effect, OutcomeKind.SKIPPED, NO_TIME)
         try:
@@ -183,7 +184,7 @@ def _do(effect: Effect, ports: Ports, settings: Settings, lease: Lease) -> Outco
             return Outcome(effect, OutcomeKind.DONE, instance=ports.cloud.launch(effect))
         case Terminate():
             late = _late_pod(effect, ports, settings)
-            # Crash table: late-pod.
+            # Crash table: late-pod. A pod may have been bound since the drain check.
             if late:
                 return Outcome(effect, OutcomeKind.LATER, late)
             ports.cloud.terminate(effect.instance_id)

@@ -209,7 +209,8 @@ def _begin(decision: Decision, record: Record, run: LeasedRun) -> Record:
 
 
 def _launching(decision: Decision, record: Record, name: str) -> ScaleUp:
-    # Crash table: extend-crash.
+    # Crash table: extend-crash. Appended to the open operation, each slot with its own key, so nothing is
+    # launched twice.
     if record.launching is None:
         return scale_up.begin(decision, name)
     extended = scale_up.extend(record.launching, decision)

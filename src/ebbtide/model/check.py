@@ -22,6 +22,7 @@ class Gate(StrEnum):
     WITHIN_BUDGET = "within budget"
     PLAUSIBLE = "plausible"
     NO_POD_PENDING = "no pod pending"
+    LOAD_FITS = "load fits the rest"
     POOL_WELL = "pool well"
     HEADROOM_KEPT = "headroom kept"
 

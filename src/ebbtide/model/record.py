@@ -269,7 +269,7 @@ class Record:
         removals = [removal for one in downs for removal in one.removals]
         removals += [spot.removal for spot in self.spots if spot.removal is not None]
         halted = any(removal.state is RemovalState.SET_ASIDE for removal in removals)
-        # Crash table: older-version-lanes.
+        # Crash table: older-version-lanes. An older version would not see the second lane.
         return LANES_FORMAT if both or aside or halted or self.refused else PLAIN_FORMAT
 
     @property

@@ -150,7 +150,8 @@ def test_a_pod_that_binds_after_the_drain_check_keeps_its_node_from_being_termin
     node = small.world.view().node_named[pod.node_name]
     instance_id = next(i.id for i in small.ports.cloud.list_instances() if i.provider_id == node.provider_id)
     (outcome,) = do(small, Terminate(instance_id, node.name, node.uid, "op"))
-    assert (outcome.kind, outcome.detail) == (OutcomeKind.LATER, f"{pod.full_name} is on the node")
+    assert outcome.kind is OutcomeKind.LATER
+    assert pod.full_name in outcome.detail
     assert small.world.removed == 0
 
 
@@ -165,7 +166,8 @@ def test_a_pod_that_is_ending_or_may_not_be_evicted_keeps_its_node_too(left: dic
     small.world.inventory.put_pod(pod)
     (known,) = (i for i in small.ports.cloud.list_instances() if i.provider_id == node.provider_id)
     (outcome,) = do(small, Terminate(known.id, node.name, node.uid, "op"))
-    assert (outcome.kind, outcome.detail) == (OutcomeKind.LATER, "default/late is on the node")
+    assert outcome.kind is OutcomeKind.LATER
+    assert "default/late" in outcome.detail
     assert small.world.removed == 0
 
 

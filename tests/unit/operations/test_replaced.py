@@ -279,4 +279,4 @@ def test_a_silent_node_may_go_whatever_the_load_is() -> None:
     seen = replace(seen, cluster=replace(seen.cluster, nodes=(cordoned("a1"), *NODES[1:])))
     failed = gates.may_terminate(removal, seen, with_work(operation), REPAIR)
     assert failed is not None
-    assert failed.name == "load fits the rest"
+    assert failed.name == Gate.LOAD_FITS

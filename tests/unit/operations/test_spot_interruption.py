@@ -8,7 +8,7 @@ import pytest
 
 from ebbtide.core.operations import spot
 from ebbtide.model.effect import Cordon, Effect, Launch, Outcome, OutcomeKind, Uncordon
-from ebbtide.model.operation import Operation, RemovalState, SlotState, Spot, SpotEnd
+from ebbtide.model.operation import Operation, RemovalCause, RemovalState, SlotState, Spot, SpotEnd
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import InstanceState, Node, Ownership, Snapshot
 from tests.builders import (
@@ -177,7 +177,7 @@ def test_an_interruption_that_does_not_come_gives_the_node_back() -> None:
     assert advance(after, fleet(shut()), now=NOW + 180) == (after, (Uncordon("a1", "uid-a1", ID, TOKEN),))
     after, _ = advance(after, now=NOW + 181)
     assert after.closing is SpotEnd.NODE_STAYS
-    assert spot.why_ended(after, make_situation(now=NOW + 181)) == "the interruption did not come"
+    assert spot.why_ended(after, make_situation(now=NOW + 181)).cause is RemovalCause.LAPSED
 
 
 def test_a_node_that_a_scale_down_removes_is_left_to_it_without_a_replacement() -> None:

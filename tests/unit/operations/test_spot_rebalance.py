@@ -9,9 +9,19 @@ import pytest
 
 from ebbtide.core.operations import spot
 from ebbtide.core.operations.situation import Situation
-from ebbtide.model.check import Gate
+from ebbtide.core.operations.spot import EndWhy
+from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.effect import Cordon, Effect, SoftTaint, Terminate
-from ebbtide.model.operation import AbortCause, RemovalState, SlotState, Spot, SpotEnd, SpotKind
+from ebbtide.model.operation import (
+    AbortCause,
+    RemovalCause,
+    RemovalState,
+    SlotCause,
+    SlotState,
+    Spot,
+    SpotEnd,
+    SpotKind,
+)
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import InstanceState, Ownership, Snapshot
@@ -104,12 +114,12 @@ def test_a_gate_that_fails_when_terminating_is_entered_gives_the_node_back() -> 
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        ({"operation": make_scale_up(make_slot())}, "a scale-up is in progress (operation op)"),
-        ({"paused": True}, "removals are paused"),
-        ({"worker_count": 40}, "4 workers are seen where there were 40 just before"),
+        ({"operation": make_scale_up(make_slot())}, "no operation in progress"),
+        ({"paused": True}, Gate.NOT_PAUSED),
+        ({"worker_count": 40}, Gate.PLAUSIBLE),
         (
             {"set_aside": make_scale_down(make_removal("b1"), id="old")},
-            "operation old was set aside and waits for resume",
+            Gate.NOT_PAUSED,
         ),
     ],
 )
@@ -118,23 +128,23 @@ def test_a_recommendation_waits_for_the_gates_and_lapses(record: dict[str, Any],
     assert advance(work, now=LAPSE - 1, **record) == (work, ())
     after, effects = advance(work, now=LAPSE, **record)
     assert (after.closing, effects) == (SpotEnd.LAPSED, ())
-    assert spot.why_ended(after, situation(after, now=LAPSE, **record)) == why
+    assert spot.why_ended(after, situation(after, now=LAPSE, **record)).about == why
 
 
 @pytest.mark.parametrize(
     ("pools", "why"),
     [
-        ((make_pool(may_be_empty=True),), "its pool workers sleeps"),
-        ((make_pool("other"),), "its pool workers is not configured"),
+        ((make_pool(may_be_empty=True),), NodeCause.POOL_SLEEPS),
+        ((make_pool("other"),), NodeCause.NO_POOL),
     ],
 )
 def test_a_recommendation_is_not_followed_in_a_pool_that_would_launch_no_other_node(
-    pools: tuple[Pool, ...], why: str
+    pools: tuple[Pool, ...], why: NodeCause
 ) -> None:
     assert advance(recommended(), pools=pools) == (recommended(), ())
     after, effects = advance(recommended(), pools=pools, now=LAPSE)
     assert (after.closing, effects) == (SpotEnd.LAPSED, ())
-    assert spot.why_ended(after, situation(after, pools=pools, now=LAPSE)) == why
+    assert spot.why_ended(after, situation(after, pools=pools, now=LAPSE)).cause is why
 
 
 def test_a_recommendation_waits_for_room_within_the_maximum_and_lapses() -> None:
@@ -142,14 +152,14 @@ def test_a_recommendation_waits_for_room_within_the_maximum_and_lapses() -> None
     after, _ = advance(recommended(), max_workers=4, now=LAPSE)
     assert after.closing is SpotEnd.LAPSED
     seen = situation(after, max_workers=4, now=LAPSE)
-    assert spot.why_ended(after, seen) == "no room for a replacement within max"
+    assert spot.why_ended(after, seen).cause is NodeCause.NO_REPLACEMENT
 
 
 def test_without_a_replacement_it_is_not_followed() -> None:
-    failed = replace(READY, state=SlotState.FAILED, reason="no capacity anywhere")
+    failed = replace(READY, state=SlotState.FAILED, reason="no capacity anywhere", why=SlotCause.NO_CAPACITY)
     after, effects = advance(recommended(slot=failed))
     assert after.closing is SpotEnd.NO_REPLACEMENT
-    assert spot.why_ended(after, situation(after)) == "no capacity anywhere"
+    assert spot.why_ended(after, situation(after)) == EndWhy(failed.why, failed.reason)
     assert effects == ()
 
 
@@ -177,7 +187,7 @@ def test_what_is_terminating_is_not_given_back_however_long_it_takes() -> None:
     assert after.removal is not None
     assert after.removal.state is RemovalState.SET_ASIDE
     assert after.closing is SpotEnd.SET_ASIDE
-    assert spot.why_ended(after, make_situation()) == "not gone after 15 min"
+    assert spot.why_ended(after, make_situation()).cause is RemovalCause.NOT_GONE
     closed = spot.close(with_work(after), after, make_settings(), NOW)
     (kept,) = closed.record.refused
     assert (kept.operation_id, kept.removal.state) == (ID, RemovalState.TERMINATING)
@@ -200,4 +210,4 @@ def test_a_node_that_a_scale_down_removes_is_never_replaced() -> None:
 def test_a_ready_replacement_stays_when_the_recommendation_lapses() -> None:
     after, effects = advance(recommended(slot=READY), paused=True, now=LAPSE)
     assert (after.closing, effects) == (SpotEnd.LAPSED, ())
-    assert spot.why_ended(after, situation(after, paused=True, now=LAPSE)) == "removals are paused"
+    assert spot.why_ended(after, situation(after, paused=True, now=LAPSE)).about == Gate.NOT_PAUSED

@@ -39,7 +39,7 @@ def pending(name: str = "new", cpu_milli: int = 2000, **overrides: Any) -> Pod:
 
 
 def refused(*pods: Pod, slots: tuple[Slot, ...] = (), **settings: Any) -> Slot:
-    """What becomes of a slot in zone a for which the cloud has no capacity."""
+    """How a slot in zone a ends for which the cloud has no capacity."""
     slot = make_slot("op-0", state=SlotState.LAUNCHING)
     operation = make_scale_up(slot, *slots)
     return absorbed(operation, *pods, **settings).slots[0]

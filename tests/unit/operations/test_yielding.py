@@ -166,7 +166,7 @@ def test_it_is_released_at_once_where_it_may_no_longer_go(
     assert machine.gives_way(operation, situation), "before anything is launched in its place"
 
 
-def test_it_goes_on_where_giving_it_back_would_help_nobody() -> None:
+def test_it_continues_where_giving_it_back_would_help_nobody() -> None:
     """What the cloud takes anyway cannot be kept, and a node that is not Ready is no capacity."""
     settings = make_settings(min_workers=3)
     lost = make_snapshot((cordoned("a1", taints=(CORDON,)), *make_nodes(*MORE)))

@@ -92,7 +92,7 @@ def test_a_node_that_consolidation_found_empty_may_go_although_the_cpu_is_unknow
     assert gates.may_terminate(DONE, at(None), record, make_settings()) is None
     hot = gates.may_terminate(DONE, at(0.53), record, make_settings())
     assert hot is not None
-    assert hot.name == "load fits the rest"
+    assert hot.name == Gate.LOAD_FITS
 
 
 def sleeping(*nodes: Node) -> tuple[Snapshot, bool]:
@@ -105,4 +105,4 @@ def test_the_last_worker_may_go_only_where_every_pool_may_be_empty() -> None:
     seen, passed = sleeping(*make_nodes("a1"))
     assert passed
     check = gates.load_fits(seen, make_record(), make_settings(), (make_removal("a1"),))
-    assert values_of(check) == ("load fits the rest", False, None, 0.7, "")
+    assert values_of(check) == (Gate.LOAD_FITS, False, None, 0.7, "")

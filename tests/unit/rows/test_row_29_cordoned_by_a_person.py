@@ -7,7 +7,7 @@ from ebbtide.core.nodes.capacity import enlisted, standing, total
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.timers import track
-from ebbtide.model.check import NodeCause
+from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.decision import Action
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -64,7 +64,7 @@ def test_a_zone_is_not_kept_by_a_worker_that_takes_no_pod() -> None:
 def test_the_load_of_all_must_fit_on_what_is_schedulable() -> None:
     """Five Ready workers at 0.29; two of the three that are schedulable would have to carry all of it."""
     nodes = (*make_nodes("a1", "a2", "b1"), by_person("a3"), by_person("b2"))
-    assert failed(nodes, 0.29) == ("load fits the rest", False, 0.725, 0.7, "")
+    assert failed(nodes, 0.29) == (Gate.LOAD_FITS, False, 0.725, 0.7, "")
 
 
 def test_a_cluster_is_short_of_workers_when_a_person_cordons_them_but_not_when_we_do() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from ebbtide.core.consolidation.game_servers import PLAN, PLAYERS
 from ebbtide.core.operations import spot
+from ebbtide.model.check import NodeCause
 from ebbtide.model.operation import Spot, SpotEnd, SpotKind
 from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.record import DrainBackoff
@@ -46,19 +47,19 @@ def test_a_node_that_nothing_keeps_is_replaced() -> None:
 @pytest.mark.parametrize(
     ("pod", "why"),
     [
-        (PLAYED, "default/mc-0 has 3 players; only servers with 0 players are moved"),
-        (BARE, "default/bare has no controller that would create it again"),
-        (GUARDED, "default/db must wait: budget web allows no disruption now"),
+        (PLAYED, NodeCause.POD_BLOCKS),
+        (BARE, NodeCause.POD_BLOCKS),
+        (GUARDED, NodeCause.POD_WAITS),
     ],
 )
-def test_nothing_is_launched_for_a_node_that_cannot_be_drained(pod: Pod, why: str) -> None:
+def test_nothing_is_launched_for_a_node_that_cannot_be_drained(pod: Pod, why: NodeCause) -> None:
     seen = with_pods(SEEN, pod)
     seen = replace(seen, cluster=replace(seen.cluster, budgets=(make_budget(0, app="db"),)))
     assert advanced(seen).slot is None
     late = advanced(seen, NOW + 900)
     assert late.closing is SpotEnd.LAPSED
     situation = make_situation(seen, record=make_record(spots=(late,)), now=NOW + 900)
-    assert spot.why_ended(late, situation) == f"a1 cannot go: {why}"
+    assert spot.why_ended(late, situation).cause is why
 
 
 def test_nothing_is_launched_for_a_node_that_somebody_cordoned_or_that_is_skipped() -> None:

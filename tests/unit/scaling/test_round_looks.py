@@ -239,7 +239,7 @@ def test_what_is_not_there_is_not_found() -> None:
     assert context.note(make_policy(), "idle") == "policy web: idle"
 
 
-def test_each_wake_is_counted_once_whoever_began_it() -> None:
+def test_each_wake_is_counted_once_by_any_path() -> None:
     harness = PolicyHarness()
     context = PolicyContext(harness.scaling.ports, harness.defaults, make_settings())
     waking = make_state(Phase.WAKING, wake_count=3)

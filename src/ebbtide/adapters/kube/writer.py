@@ -100,7 +100,7 @@ def plan_labels(node: WireNode | None, name: str, uid: str, labels: Mapping[str,
         raise NotOurs(f"node {name} is gone, or another has its name.", step="run the command again")
     there = decode(node.metadata.labels, dict[str, str], "labels") or {}
     pool = labels[names.POOL]
-    # Crash table: adopt-crash.
+    # Crash table: adopt-crash. Another call may have put it into another pool.
     if there.get(names.POOL, pool) != pool:
         raise NotOurs(f"node {name} is in pool {there[names.POOL]} by now.", step="run the command again")
     missing = {key: value for key, value in labels.items() if there.get(key) != value}

@@ -63,7 +63,7 @@ def repeat(clock: Clock, call: Callable[[bool], T], lost: Unanswered | None = No
                 raise lost or error from error
         except (Retryable, StoreUnusable) as error:
             failures += 1
-            # Crash table: write-reply-lost.
+            # Crash table: write-reply-lost. The nonce shows whether the write was ours.
             if lost is None:
                 raise
             if isinstance(error, StoreUnusable):
@@ -138,7 +138,7 @@ class Outwaiting:
         self._seen: dict[str, tuple[StoredLease, int]] = {}
 
     def is_over(self, name: str, held: StoredLease, now: int) -> bool:
-        # Crash table: wrong-clock.
+        # Crash table: wrong-clock. A holder whose clock is ahead would keep the lease for hours.
         if not _too_far(held, now):
             self._seen.pop(name, None)
             return False

@@ -38,7 +38,7 @@ def track_leaving(snapshot: Snapshot, record: Record, now: int) -> Record:
 
 def _still(leaving: EmptiedNode, snapshot: Snapshot, now: int) -> bool:
     node = snapshot.cluster.node_named.get(leaving.node_name)
-    # Crash table: emptied-stays.
+    # Crash table: emptied-stays. A mark without an end would keep the node empty but paid.
     if node is None or node.uid != leaving.node_uid or now >= leaving.until:
         return False
     return all(pod.tied_to_node for pod in snapshot.cluster.pods_on.get(node.name, ()))

@@ -164,7 +164,7 @@ def _existing(
     """Instances that are alive, nodes that match none, and slots whose instance is not seen yet."""
     gone, slots = record.gone_nodes, expected_slots(record)
     alive = [i for i in snapshot.alive if pool is None or pool == i.pool]
-    # Crash table: mass-loss.
+    # Crash table: mass-loss. Nodes whose machines are gone must not fill up the maximum.
     unmatched = [n for n in snapshot.unmatched if (pool is None or pool == n.pool) and n.uid not in gone]
     if not slots:
         return alive, unmatched, []

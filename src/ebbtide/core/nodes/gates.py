@@ -129,7 +129,7 @@ def load_fits(
 def load_on(left: int, snapshot: Snapshot, settings: Settings) -> Check:
     """Whether so many workers can carry it. None at all may be left where every pool may sleep, since no pod
     is pending or running that would need one; what runs on the last is for the drain rules to judge."""
-    name, cpu = "load fits the rest", snapshot.cpu.value or 0.0
+    name, cpu = Gate.LOAD_FITS, snapshot.cpu.value or 0.0
     if left <= 0:
         asleep = bool(settings.pools) and all(pool.may_be_empty for pool in settings.pools)
         says = "no worker would be left" + (", and every pool may be empty" if asleep else "")

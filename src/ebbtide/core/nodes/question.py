@@ -59,15 +59,15 @@ def backed_off(failures: int, until: int, now: int) -> Check:
 
 def no_operation(q: Question) -> Check:
     """No other scaling in progress, in either lane: asked before nodes are chosen to be removed."""
-    return _none_open(q.record.operation)
+    return none_in_progress(q.record.operation)
 
 
 def no_removal(q: Question) -> Check:
     """Asked before something is cleared up in the lane of removals: a launch does not stand in its way."""
-    return _none_open(q.record.removing)
+    return none_in_progress(q.record.removing)
 
 
-def _none_open(operation: Operation | None) -> Check:
+def none_in_progress(operation: Operation | None) -> Check:
     says = in_progress(operation) if operation else "no operation is in progress"
     return Check(
         "no operation in progress", operation is None, says, Values(about=operation.id if operation else "")

@@ -27,7 +27,7 @@ NEW = "substitute"
 
 
 class Substitutes:
-    """What pods are left without a node while nothing comes of some slots; asked about each of these."""
+    """Which pods are left without a node if some slots never become one; asked about each of these."""
 
     def __init__(
         self,

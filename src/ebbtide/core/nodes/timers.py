@@ -59,7 +59,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
         unseen = replace(record, idle_since=0, emptied=(), underused=(), unwell=(), ticked_at=now)
         return unseen, warnings
     idle = is_idle(snapshot, settings)
-    # Crash table: metrics-missing.
+    # Crash table: metrics-missing. Time without an observation must not count as idle.
     if silent and (record.idle_since or record.emptied or record.underused):
         warnings += (f"no tick for {a_while(now - record.ticked_at)}: that time does not count as idle",)
     short = len(enlisted(snapshot, record)) + len(coming_slots(record)) < settings.min_workers
@@ -122,7 +122,7 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
         + (f"{a_while(limit - now)} from now" if limit > now else "now")
         for name, limit in late.items()
     )
-    # Crash table: future-stamps.
+    # Crash table: future-stamps. A clock that was ahead must not postpone everything for hours.
     if early > now:
         warnings += (
             f"a node was empty from {a_while(early - now)} in the future and is taken as empty from now",
@@ -162,7 +162,7 @@ def _clamp_work(record: Record, settings: Settings, now: int) -> tuple[Record, t
     clamped = replace(record, launching=launching, removing=removing, spots=spots, refused=refused)
     if clamped == record:
         return record, ()
-    # Crash table: future-stamps.
+    # Crash table: future-stamps. Work stamped in the future would never time out.
     return clamped, ("work that was stamped in the future is taken as begun now",)
 
 
@@ -209,7 +209,7 @@ def _running(condition: bool, since: int, now: int) -> int:
 def _track_size(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Record:
     """Take over what was seen, unless it is implausibly small; that takes a while to be believed."""
     workers, pods = len(snapshot.cluster.workers), placed_pods(snapshot)
-    # Crash table: partial-observation.
+    # Crash table: partial-observation. A list that suddenly shrank is believed only when it stays so.
     if not plausible(snapshot, record, settings).passed:
         since = record.shrunk_since or now
         if not pods or now - since < settings.shrink_accepted_seconds:

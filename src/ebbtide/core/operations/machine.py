@@ -74,7 +74,7 @@ def close(work: Work, situation: Situation) -> Closed:
             return consolidate.close(situation.record, work, situation.settings, situation.now)
         case Spot():
             closed = spot.close(situation.record, work, situation.settings, situation.now)
-            return replace(closed, reason=spot.why_ended(work, situation))
+            return replace(closed, reason=spot.why_ended(work, situation).says)
         case _:
             assert_never(work)
 

@@ -103,12 +103,13 @@ def settle(operation: Consolidate, situation: Situation) -> Consolidate:
 
 
 def _settled(move: Move, there: Mapping[str, Pod], ready: Mapping[str, int], situation: Situation) -> Move:
-    # Crash table: move-crash.
+    # Crash table: move-crash. The runner may have died before the eviction: all checks run again.
     if move.pod_uid in there or move.settled:
         return move
     if move.state is MoveState.PLANNED:
         return to(move, MoveState.LEFT, situation, "it is no longer there")
-    # Crash table: evicted-crash.
+    # Crash table: evicted-crash. The eviction shows in the pods of its controller, not in what a dead runner
+    # knew.
     if ready.get(move.owner_uid, 0) >= move.owner_ready:
         return to(move, MoveState.MOVED, situation)
     return move
@@ -129,7 +130,7 @@ def why_stop(operation: Consolidate, situation: Situation) -> Stop | None:
     for move in under_way:
         pod = there.get(move.pod_uid)
         gone = pod is None or pod.terminating
-        # Crash table: unwatched-time.
+        # Crash table: unwatched-time. A pod may have become ready while no runner looked.
         if gone and situation.now - max(move.since, operation.watched_since) >= seconds:
             late = f"{move.pod_name} was not ready elsewhere within {a_while(seconds)}"
             return Stop(AbortCause.NOT_READY, late)
@@ -147,6 +148,7 @@ def next_moves(operation: Consolidate, situation: Situation) -> Next:
     """On a look that can be believed."""
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
     healthy = gates.healthy(snapshot, record, settings)
+    # A cluster in trouble, or with pods pending, gets no further disruption.
     if not healthy.passed:
         return Next(waits=healthy.says)
     waiting = snapshot.cluster.waiting_pods
@@ -155,10 +157,11 @@ def next_moves(operation: Consolidate, situation: Situation) -> Next:
     there = pods_by_uid(situation)
     started = [move for move in operation.moves if move.state is MoveState.EVICTING]
     for move in started:
+        # One that is on its way has no room yet: the next could be counted into the same room.
         if move.pod_uid not in there or there[move.pod_uid].terminating:
             return Next(waits=f"{move.pod_name} is on its way")
     homeless = _why_no_room(operation, there, situation)
-    # Crash table: room-goes.
+    # Crash table: room-goes. Other pods may have taken the room since the plan was made.
     if homeless is not None:
         return Next(forbids=homeless)
     if started:
@@ -267,7 +270,7 @@ def check_source(before: Source, after: Source) -> tuple[Broken, ...]:
 def observed_node(source: Source, situation: Situation) -> Node | None:
     """The node of this source, if it is still the same worker of ours on an instance that lives."""
     node = situation.snapshot.cluster.node_named.get(source.node_name)
-    # Crash table: name-reused.
+    # Crash table: name-reused. Another node may have the name by now.
     if node is None or node.uid != source.node_uid or not node.worker:
         return None
     instance = situation.snapshot.instance_with_id.get(source.instance_id)
@@ -322,12 +325,12 @@ def advance_release(source: Source, operation_id: str, situation: Situation) -> 
     stalled_until = source.fence_until + situation.settings.request_timeout_seconds
     same_runner = source.fence_token == situation.lease.token
     passed_on = situation.notice_for(source.instance_id) is not None
-    # Crash table: stalled-consolidation.
+    # Crash table: stalled-consolidation. Without the mark, a late eviction would hit a node in use.
     if not same_runner and not passed_on and situation.now < stalled_until:
         return source, ()
     node = situation.snapshot.cluster.node_named.get(source.node_name)
     same = node is not None and node.uid == source.node_uid and signed_by(node, operation_id)
-    # Crash table: cordon-crash.
+    # Crash table: cordon-crash. Only our own mark is lifted.
     if node is None or node.owner is None or not same:
         return source_to(source, SourceState.RELEASED, situation, source.reason), ()
     return source, (Uncordon(node.name, node.uid, operation_id, node.owner.token),)

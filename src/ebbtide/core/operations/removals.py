@@ -78,14 +78,14 @@ def check_invariants(before: Removal, after: Removal) -> tuple[Broken, ...]:
 def advance_removal(
     removal: Removal, operation_id: str, situation: Situation, disruptions: Disruptions
 ) -> Advance:
-    # Crash table: partial-observation.
+    # Crash table: partial-observation. What was not listed may still be there.
     if situation.snapshot.problems or removal.settled:
         return removal, ()
     removal = _notice_absence(removal, situation)
     node = observed_node(removal, situation)
-    # Crash table: terminate-crash.
+    # Crash table: terminate-crash. A runner that died after the call has terminated it already.
     if is_gone(removal, node, situation):
-        # Crash table: node-recreated.
+        # Crash table: node-recreated. Deleted only after its instance, or the kubelet would create it again.
         if node is not None:
             return removal, (effects.DeleteNode(node.name, node.uid),)
         return replace(removal, state=RemovalState.GONE, since=situation.now), ()
@@ -97,6 +97,7 @@ def advance_removal(
         late = Obstacle(RemovalCause.NOT_GONE, f"not gone after {a_while(situation.settings.stuck_seconds)}")
         why = removal.obstacle if removal.reason else late
         return _to(removal, RemovalState.SET_ASIDE, situation, why), ()
+    # It is going, or not listed at the moment: there is nothing to do until that is settled.
     if not _alive(removal, situation):
         return removal, ()
     match removal.state:
@@ -117,7 +118,7 @@ def observed_node(removal: Removal, situation: Situation) -> Node | None:
     node = situation.snapshot.node_of.get(removal.instance_id)
     if node is None:
         node = situation.snapshot.cluster.node_named.get(removal.node_name)
-    # Crash table: name-reused.
+    # Crash table: name-reused. Another node may have the name by now.
     if node is None or (removal.node_uid and node.uid != removal.node_uid):
         return None
     return node if node.worker else None
@@ -135,7 +136,7 @@ def is_gone(removal: Removal, node: Node | None, situation: Situation) -> bool:
     instance = situation.snapshot.instance_with_id.get(removal.instance_id)
     if instance is not None:
         return instance.state is InstanceState.GONE
-    # Crash table: describe-lags.
+    # Crash table: describe-lags. The list may lag, and a Ready node has an instance.
     if removal.state is RemovalState.RELEASING or (node is not None and node.ready):
         return False
     grace = situation.settings.gone_grace_seconds
@@ -156,6 +157,7 @@ def _planned(removal: Removal, node: Node | None, operation_id: str, situation: 
         end = RemovalState.RELEASED, Obstacle(RemovalCause.NO_NODE, "its node is not in the cluster")
         return _out_of_sight(removal, operation_id, situation, *end), ()
     hurried = situation.notice_for(removal.instance_id) is not None
+    # The pause between two attempts gives budgets and pods time; an interruption does not wait.
     if situation.now < removal.retry_at and not hurried:
         return removal, ()
     known = replace(
@@ -165,7 +167,7 @@ def _planned(removal: Removal, node: Node | None, operation_id: str, situation: 
         zone=removal.zone or node.zone,
         pool=removal.pool or node.pool,
     )
-    # Crash table: taint-cordon-crash.
+    # Crash table: taint-cordon-crash. The signature shows the next runner what to continue or to lift.
     if not hurried and not signed_by(node, operation_id):
         return known, (effects.SoftTaint(node.name, node.uid, operation_id),)
     started = replace(
@@ -182,7 +184,7 @@ def _cordon(
     """A mark of a closed operation would be waited for until its grace is over. The cloud does not wait: the
     answer to its notice lifts the mark first."""
     stale = stale_mark(node, situation.record)
-    # Crash table: two-owners.
+    # Crash table: two-owners. Another operation left its mark, and the cloud does not wait.
     if stale is not None and _cloud_is_reclaiming(removal, operation_id, situation):
         return effects.Uncordon(node.name, node.uid, stale.operation_id, stale.token)
     return effects.Cordon(node.name, node.uid, operation_id)
@@ -218,6 +220,7 @@ def _draining(
     if plan.drained:
         return _to(removal, RemovalState.DRAINED, situation), ()
     blocked = plan.treated(Treatment.BLOCK)
+    # The cloud takes a hurried node in any case: what can still be evicted is.
     if blocked and not hurried:
         return _attempt_failed(removal, situation, plan.obstacle), ()
     if situation.now >= removal.drain_deadline and not hurried:
@@ -301,14 +304,15 @@ def _drained(
 ) -> Advance:
     hurried = situation.notice_for(removal.instance_id) is not None
     plan = _plan(removal, node, situation, disruptions)
-    # Crash table: late-pod.
+    # Crash table: late-pod. A pod may have come since the node was drained.
     if not plan.drained or not _accepts_no_pods(node, operation_id, hurried):
         return _to(removal, RemovalState.DRAINING, situation, plan.obstacle), ()
-    taken = _cloud_is_reclaiming(
-        removal, operation_id, situation
-    )  # by the cloud: emptied, and not terminated by us
+    # What the cloud takes is emptied and not terminated: the interruption may not come. A node that only a
+    # person has cordoned is not ours to terminate.
+    taken = _cloud_is_reclaiming(removal, operation_id, situation)
     if taken or (hurried and not cordoned_by(node, operation_id)):
         return removal, ()
+    # A pod that was bound just before the cordon may not be listed yet.
     if situation.now - removal.since < situation.settings.settle_seconds:
         return removal, ()
     failed = may_terminate(removal, situation.snapshot, situation.record, situation.settings)
@@ -318,6 +322,7 @@ def _drained(
         )
         return irrevocable, (_terminate(irrevocable, node, operation_id, situation.now),)
     held = Obstacle(RemovalCause.CHECK, failed.says, failed.name)
+    # A check that may hold again by itself does not undo a drain that is done.
     if failed.name in TRANSIENT or hurried:
         return _with(removal, held), ()
     return _to(removal, RemovalState.RELEASING, situation, held), ()
@@ -335,12 +340,13 @@ def _terminating(
 ) -> Advance:
     if node is not None:
         plan = _plan(removal, node, situation, disruptions)
-        # Crash table: not-drained.
+        # Crash table: not-drained. A pod that is still ending would be killed with the instance.
         if not plan.drained:
             removal, evictions = _evict(removal, plan, situation)
             # Lifting the cordon does not save the node: more pods would only be lost with it.
             again = () if node.unschedulable else (effects.Cordon(node.name, node.uid, operation_id),)
             return removal, again + evictions
+    # The cloud accepted the call: it has this long to show it before it is asked again.
     if situation.now < removal.retry_at:
         return removal, ()
     return removal, (_terminate(removal, node, operation_id, situation.now),)
@@ -348,7 +354,7 @@ def _terminating(
 
 def release(removal: Removal, situation: Situation, why: Obstacle, blamed: bool = False) -> Removal:
     """Give a removal up, unless it is irrevocable or settled."""
-    # Crash table: demand-returns.
+    # Crash table: demand-returns. Once a terminate may be on its way, the node cannot be saved.
     if removal.settled or removal.state in (RemovalState.TERMINATING, RemovalState.RELEASING):
         return removal
     return replace(_to(removal, RemovalState.RELEASING, situation, why), blamed=blamed)
@@ -372,10 +378,10 @@ def _releasing(removal: Removal, node: Node | None, operation_id: str, situation
     # A node that the cloud is reclaiming is handed to the answer to its notice at once.
     noticed = situation.notice_for(removal.instance_id) is not None
     passed_on = noticed and not _cloud_is_reclaiming(removal, operation_id, situation)
-    # Crash table: stalled-eviction.
+    # Crash table: stalled-eviction. Pods would come back to the node, and a late eviction would hit them.
     if not same_runner and not passed_on and situation.now < stalled_until:
         return removal, ()
-    # Crash table: cordon-crash.
+    # Crash table: cordon-crash. Only our own cordon is lifted.
     if node is None or node.owner is None or not signed_by(node, operation_id):
         return _to(removal, RemovalState.RELEASED, situation, removal.obstacle), ()
     return removal, (effects.Uncordon(node.name, node.uid, operation_id, node.owner.token),)

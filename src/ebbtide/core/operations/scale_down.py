@@ -164,7 +164,7 @@ def _why_abort(operation: ScaleDown, situation: Situation) -> Abort | None:
     kept = why_may_not_go(operation, situation) if operation.replaced else None
     if kept is not None:
         return Abort(kept)
-    # Crash table: too-long.
+    # Crash table: too-long. An open removal blocks other removals.
     if operation.replaced and now - operation.removes_from >= settings.stuck_seconds:
         says = f"not finished after {a_while(settings.stuck_seconds)}"
         return Abort(Stop(AbortCause.TOO_LONG, says), blamed=True)

@@ -62,7 +62,7 @@ def check_invariants(before: Slot, after: Slot) -> tuple[Broken, ...]:
         broken.append(
             Broken(Breach.STATE, before.key, f"slot {before.key} went from {before.state} to {after.state}")
         )
-    # Crash table: launch-reply-lost.
+    # Crash table: launch-reply-lost. The old key may have launched an instance whose reply was lost.
     if after.key != before.key and len(after.refused) <= len(before.refused):
         broken.append(
             Broken(
@@ -71,14 +71,14 @@ def check_invariants(before: Slot, after: Slot) -> tuple[Broken, ...]:
         )
     if before.instance_id and after.instance_id != before.instance_id:
         broken.append(Broken(Breach.IDENTITY, before.key, f"slot {before.key} changed its instance"))
-    # Crash table: frozen-reclaim.
+    # Crash table: frozen-reclaim. A runner that froze may still send the call.
     if before.terminated and not after.terminated:
         broken.append(Broken(Breach.TAKEN_BACK, before.key, f"slot {before.key} took its termination back"))
     return tuple(broken)
 
 
 def advance_slot(slot: Slot, operation_id: str, situation: Situation) -> Advance:
-    # Crash table: partial-observation.
+    # Crash table: partial-observation. What was not listed may still be there.
     if situation.snapshot.problems:
         return slot, ()
     match slot.state:
@@ -105,6 +105,7 @@ def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     if pool is None:
         says = f"pool {slot.pool!r} is no longer configured"
         return _failed(slot, SlotCause.NO_POOL, says, situation.now), ()
+    # Checked again here: the maximum may have been lowered, or nodes may have come, since it was reserved.
     if count > settings.max_workers:
         says = f"{count} nodes with it, max_workers {settings.max_workers}"
         return _failed(slot, SlotCause.MAXIMUM, says, situation.now), ()
@@ -121,7 +122,7 @@ def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
 
 def _launching(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     found = situation.snapshot.instance_with_key.get(slot.key)
-    # Crash table: launch-crash.
+    # Crash table: launch-crash. A runner that died after the call has launched it already.
     if found is not None:
         return _launched(slot, found, situation.now), ()
     if situation.now - slot.since >= situation.settings.launch_timeout_seconds:
@@ -146,10 +147,11 @@ def _joining(slot: Slot, situation: Situation) -> Advance:
             ready = replace(slot, node_name=node.name)
             return replace(ready, state=SlotState.READY, since=situation.now), ()
         return replace(slot, state=SlotState.JOINED, node_name=node.name), ()
+    # Reclaiming it would take the pods on that node along.
     if node is None and may_be_there(slot.since, situation):
         says = "a ready node that matches no instance may be this one"
         return replace(slot, reason=says, why=SlotCause.STRANGER), ()
-    # Crash table: never-joined.
+    # Crash table: never-joined. It costs money and holds a slot.
     if situation.now - slot.since >= situation.settings.join_timeout_seconds:
         waited = a_while(situation.settings.join_timeout_seconds)
         reason = f"{'not ready' if node else 'no node'} {waited} after launch"
@@ -170,6 +172,7 @@ def absorb_slot(
     """Take in the answer to the launch of exactly this slot; `serves` what may be launched instead."""
     if not isinstance(outcome.effect, effects.Launch) or outcome.effect.slot.key != slot.key:
         return slot
+    # A late answer to a call that was given up changes nothing: adoption finds what it launched.
     if slot.state is not SlotState.LAUNCHING:
         return slot
     match outcome.kind:
@@ -233,7 +236,7 @@ def reclaim(slot: Slot, situation: Situation) -> Advance:
 
 def _why_not_yet(slot: Slot, node: Node | None, instance: Instance, situation: Situation) -> str:
     """What speaks against the irrevocable step now."""
-    # Crash table: interrupted-early.
+    # Crash table: interrupted-early. It goes without us, and may still join before.
     if situation.notice_for(slot.instance_id) is not None:
         return "the cloud is taking it by itself"
     # Crash table: old-list.
@@ -275,7 +278,7 @@ def _unlisted(slot: Slot, situation: Situation) -> Advance:
     slot = slot if slot.missing_since else replace(slot, missing_since=situation.now)
     nodes = situation.snapshot.cluster.nodes
     ready = any(node.ready and node.instance_id == slot.instance_id for node in nodes)
-    # Crash table: describe-lags.
+    # Crash table: describe-lags. The cloud may list it again.
     if ready or situation.now - slot.missing_since < situation.settings.gone_grace_seconds:
         return slot, ()
     return gone(slot, situation)

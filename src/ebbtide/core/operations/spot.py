@@ -13,17 +13,18 @@ upgraded in place by an interruption; the other way round changes nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from ebbtide.core.nodes import gates, orphans
 from ebbtide.core.nodes.capacity import condemned, open_removals, total
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.nodes.offers import replacement_offer
-from ebbtide.core.nodes.question import in_progress
+from ebbtide.core.nodes.question import none_in_progress
 from ebbtide.core.nodes.targets import why_kept, why_not_drainable
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers
+from ebbtide.model.check import NodeCause, Why, held_by
 from ebbtide.model.effect import Breach, Broken, Effect, Outcome, Step
 from ebbtide.model.events import SpotAnswer
 from ebbtide.model.operation import (
@@ -32,6 +33,7 @@ from ebbtide.model.operation import (
     Removal,
     RemovalCause,
     RemovalState,
+    SlotCause,
     SlotState,
     Spot,
     SpotEnd,
@@ -46,6 +48,7 @@ from ebbtide.model.snapshot import Node, Snapshot
 
 LAPSED = Obstacle(RemovalCause.LAPSED, "the interruption did not come")
 PAUSED = Obstacle(RemovalCause.ABORTED, "removals were paused", AbortCause.PAUSED.value)
+NO_ROOM = Why(NodeCause.NO_REPLACEMENT, "no room for a replacement within max")
 TOO_LONG = Obstacle(RemovalCause.ABORTED, "it took too long", AbortCause.TOO_LONG.value)
 ALLOWED: dict[SpotKind, frozenset[SpotKind]] = {
     SpotKind.REBALANCE: frozenset({SpotKind.INTERRUPTION}),
@@ -59,6 +62,7 @@ def take_in(
     """The record with the notice in it, and what was made of it; unchanged where it is dropped."""
     noticed_at = min(notice.noticed_at, now)
     instance = snapshot.instance_with_id.get(notice.instance_id)
+    # The queue may carry notices of other clusters.
     if instance is None or not instance.pool:
         return record, SpotAnswer.NOT_OURS
     if not instance.alive:
@@ -66,7 +70,7 @@ def take_in(
     if now >= _lapses_at(notice.kind, noticed_at, notice.deadline, settings):
         return record, SpotAnswer.TOO_OLD
     known = record.spot_for(notice.instance_id)
-    # Crash table: spot-duplicates.
+    # Crash table: spot-duplicates. One answer for each instance, however often it is announced.
     if known is None:
         spot = Spot(
             id=spot_id(notice.instance_id),
@@ -77,11 +81,11 @@ def take_in(
             pool=instance.pool,
             instance_type=instance.instance_type,
         )
-        # Crash table: two-owners.
+        # Crash table: two-owners. A removal that is open already is only hurried along.
         if _removed_elsewhere(spot, record):
             spot = replace(spot, replace=False)
         return replace(record, spots=(*record.spots, spot)), SpotAnswer.TAKEN_IN
-    # Crash table: spot-duplicates.
+    # Crash table: spot-duplicates. Notices may arrive in any order: an interruption is never downgraded.
     if known.kind is SpotKind.REBALANCE and notice.kind is SpotKind.INTERRUPTION:
         upgraded = replace(known, kind=notice.kind, noticed_at=noticed_at, deadline=notice.deadline)
         return with_spot(record, upgraded), SpotAnswer.UPGRADED
@@ -170,6 +174,7 @@ def _removal(spot: Spot, situation: Situation) -> Removal:
 def _with_replacement(spot: Spot, situation: Situation) -> Spot:
     """Reserve a slot as soon as there is room for one more."""
     snapshot, record = situation.snapshot, situation.record
+    # One replacement only, and never above the maximum: the doomed node still counts until it is gone.
     if spot.slot is not None or total(snapshot, record) >= situation.settings.max_workers:
         return spot
     pool = situation.settings.pool_named(spot.pool)
@@ -198,12 +203,11 @@ def _recommended(spot: Spot, situation: Situation) -> Spot:
     return spot
 
 
-def _why_wait(spot: Spot, situation: Situation) -> str:
+def _why_wait(spot: Spot, situation: Situation) -> Why | None:
     """The first gate that keeps a recommendation from being followed now."""
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
-    if record.operation is not None:
-        return in_progress(record.operation)
     checks = (
+        none_in_progress(record.operation),
         gates.not_paused(record),
         gates.plausible(snapshot, record, settings),
         gates.healthy(snapshot, record, settings),
@@ -211,22 +215,23 @@ def _why_wait(spot: Spot, situation: Situation) -> str:
             snapshot, record, settings, (_removal(spot, situation),), RemovalReason.REBALANCE
         ),
     )
-    failed = next((check for check in checks if not check.passed), None)
-    return failed.says if failed else _why_kept(spot, situation)
+    return held_by(checks) or _why_kept(spot, situation)
 
 
-def _why_kept(spot: Spot, situation: Situation) -> str:
+def _why_kept(spot: Spot, situation: Situation) -> Why | None:
     """Whatever would keep the node from going once its replacement is Ready. Asked before any launch: a
     replacement for a node that cannot be drained is a node too many (row 35)."""
     snapshot, record, settings = situation.snapshot, situation.record, situation.settings
     node, pool = snapshot.node_of.get(spot.instance_id), settings.pool_named(spot.pool)
     if node is None:
-        return "its node is not in the cluster"
-    if pool is None or pool.may_be_empty:
-        return f"its pool {spot.pool} {'is not configured' if pool is None else 'sleeps'}"
+        return Why(NodeCause.CHANGED, "its node is not in the cluster", spot.instance_id)
+    if pool is None:
+        return Why(NodeCause.NO_POOL, f"its pool {spot.pool} is not configured", spot.pool)
+    if pool.may_be_empty:
+        return Why(NodeCause.POOL_SLEEPS, f"its pool {spot.pool} sleeps", spot.pool)
     why = why_kept(node, snapshot, record) or why_not_drainable(node, snapshot, settings)
     if why is not None:
-        return f"{node.name} cannot go: {why.says}"
+        return replace(why, says=f"{node.name} cannot go: {why.says}")
     removing = (_removal(spot, situation),)
     coming = (
         () if spot.slot is not None and spot.slot.state is SlotState.READY else (_coming(spot, situation),)
@@ -240,7 +245,7 @@ def _why_kept(spot: Spot, situation: Situation) -> str:
         gates.load_known(snapshot),
         gates.load_fits(snapshot, record, settings, removing, joining=len(coming)),
     )
-    return next((check.says for check in checks if not check.passed), "")
+    return held_by(checks)
 
 
 def _coming(spot: Spot, situation: Situation) -> Node:
@@ -307,17 +312,27 @@ def is_settled(spot: Spot) -> bool:
     return spot.closing is not SpotEnd.OPEN
 
 
-def why_ended(spot: Spot, situation: Situation) -> str:
-    """Where how it ended does not say it."""
-    match spot.closing:
-        case SpotEnd.NODE_STAYS | SpotEnd.SET_ASIDE:
-            return spot.removal.reason if spot.removal is not None else ""
-        case SpotEnd.NO_REPLACEMENT:
-            return spot.slot.reason if spot.slot is not None else ""
-        case SpotEnd.LAPSED:
-            return _why_wait(spot, situation) or "no room for a replacement within max"
-        case _:
-            return ""
+@dataclass(frozen=True, slots=True)
+class EndWhy:
+    """Why the answer to a notice ended as it did: the cause, and the same for people."""
+
+    cause: RemovalCause | SlotCause | NodeCause = RemovalCause.NONE
+    says: str = ""
+    about: str = ""
+    """What the cause is about: a check, pod or node."""
+
+
+def why_ended(spot: Spot, situation: Situation) -> EndWhy:
+    """Empty if how it ended says it all."""
+    removal, slot = spot.removal, spot.slot
+    if removal is not None and spot.closing in (SpotEnd.NODE_STAYS, SpotEnd.SET_ASIDE):
+        return EndWhy(removal.why, removal.reason, removal.about)
+    if slot is not None and spot.closing is SpotEnd.NO_REPLACEMENT:
+        return EndWhy(slot.why, slot.reason)
+    if spot.closing is SpotEnd.LAPSED:
+        why = _why_wait(spot, situation) or NO_ROOM
+        return EndWhy(why.cause, why.says, why.about)
+    return EndWhy()
 
 
 def close(record: Record, spot: Spot, settings: Settings, now: int) -> Closed:

@@ -220,7 +220,7 @@ def why_not_replaced(operation: ScaleDown, situation: Situation) -> NotReplaced 
     if operation.cause not in gates.REPLACED:
         return None
     for slot in operation.slots:
-        # Crash table: replacement-never-joins.
+        # Crash table: replacement-never-joins. Without a replacement the old node stays.
         if slot.terminated or (slot.settled and not operation.replaced):
             says = f"{slot.key} did not come: {slot.reason}"
             return NotReplaced(Stop(AbortCause.NO_NODE, says, slot.key))
@@ -228,7 +228,7 @@ def why_not_replaced(operation: ScaleDown, situation: Situation) -> NotReplaced 
         return None  # what is missing may only be hidden by a list that is old or not whole
     for removal in operation.removals:
         node = observed_node(removal, situation)
-        # Crash table: replacement-interrupted.
+        # Crash table: replacement-interrupted. The cloud takes it in any case.
         if node is None or removal.state not in REVOCABLE or situation.notice_for(removal.instance_id):
             continue
         why = _why_stays(operation, removal, node, situation)
@@ -240,11 +240,11 @@ def why_not_replaced(operation: ScaleDown, situation: Situation) -> NotReplaced 
 def _why_stays(
     operation: ScaleDown, removal: Removal, node: Node, situation: Situation
 ) -> NotReplaced | None:
-    # Crash table: unwell-recovers.
+    # Crash table: unwell-recovers. A node that is well again need not go.
     if _is_fit_again(operation.cause, node, situation):
         again = "well again" if operation.cause is RemovalReason.UNHEALTHY else f"no longer {operation.cause}"
         return NotReplaced(Stop(AbortCause.FIT_AGAIN, f"{node.name} is {again}", node.name), excused=True)
-    # Crash table: replacement-crash.
+    # Crash table: replacement-crash. Asked when the replacement is Ready, before the old node is touched.
     if removal.state is not UNTOUCHED or not operation.slots or not operation.replaced:
         return None
     # Another offer than the planned one may have come, or pods that waited may have taken its room.

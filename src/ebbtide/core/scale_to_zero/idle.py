@@ -107,7 +107,7 @@ def not_from_the_future(state: IdleState, now: int) -> IdleState:
         state.checked_at,
         state.stretch_since,
     )
-    # Crash table: future-stamps.
+    # Crash table: future-stamps. A clock that was ahead must not keep the target awake for hours.
     if latest <= now:
         return state
     late: dict[str, Any] = {name: now for name in STAMPS if (getattr(state, name) or 0) > now}

@@ -128,6 +128,7 @@ def absorb(
 ) -> TargetStep:
     """What the effects of a step made of its state. What was not done leaves it, to be done again."""
     at, due = int(now), observed.due
+    # A partial success is written as none: the next round repeats every call, and each is safe to repeat.
     if any(outcome.kind is not OutcomeKind.DONE for outcome in outcomes):
         return TargetStep(state)
     if state.phase is Phase.FALLING:
@@ -177,6 +178,7 @@ def must_wait(state: IdleState, due: Due, look: ActivityLook, now: int) -> Polic
     were not: a wake in progress must end before the schedule can put the target to sleep again."""
     if state.phase not in AWAKE and state.phase is not Phase.WAKING:
         return NO_WHY
+    # A person may have scaled it: without a look at the workloads nothing is changed.
     if look.problem and state.phase in AWAKE:
         return is_unreadable(look)
     if not due.schedule.sleeps or scaled_by_another(look.workloads):

@@ -60,7 +60,7 @@ def wake(
     """`there` is what was seen of a target that counts as awake: a member of it at zero is brought up,
     whatever put it there. A group that was half awake could otherwise never be woken. `ordered` is the number
     of a schedule, instead of what was there before."""
-    # Crash table: wake-while-falling.
+    # Crash table: wake-while-falling. A second caller joins the wake instead of starting another.
     if state.phase is Phase.WAKING:
         stale = state.last_scaled_at == 0 and now - (state.last_wake_at or 0) >= REDO_SECONDS
         return WakeStep(state, acts=stale, joined=True)

@@ -101,10 +101,10 @@ class PolicyContext:
         return Leased(ports.store, ports.clock, lease, ttl, settings.lease_margin_seconds, deadline, asked)
 
     def find(self, policy_id: str) -> tuple[Policy, IdleState]:
-        # The state first: a change of target raises its rev, so a write for the old target is refused.
+        # Crash table: target-changes. The state first: a change of target raises its rev, so a write for the
+        # old target is refused.
         state = self.ports.policies.find_state(policy_id)
         policy = self.ports.policies.find_policy(policy_id) if state is not None else None
-        # Crash table: target-changes.
         if policy is None or state is None:
             raise NotFound(
                 f"there is no policy {policy_id}; nothing was changed. `ebbtide policy list` shows all"

@@ -96,7 +96,7 @@ class Gating:
                 continue
             # Read after the takeover: who falls asleep from now on changes the version that is released here.
             state = self._policies.find_state(policy.id)
-            # Crash table: release-frozen.
+            # Crash table: release-frozen. The policy may have gone back to sleep meanwhile.
             if state is not None and not may_not_release(seen, state):
                 self._services.release(seen.takeover)
                 yield f"{ref} leads to its pods again"
@@ -114,7 +114,7 @@ class Gating:
         gates = self._services.gates() if gated else ()
         for policy in gated:
             state = states.get(policy.id)
-            # Crash table: takeover-crash.
+            # Crash table: takeover-crash. The process may have died between the two.
             asleep = state is not None and state.phase in ASLEEP
             try:
                 said += self._stand_in(policy, taken, gates) if asleep else self._give_back(policy, taken)
@@ -131,13 +131,13 @@ class Gating:
         """Of a policy that sleeps: a takeover that is missing, or that names gates that are gone."""
         for ref in services_of(policy):
             seen = self._services.read(ref)
-            # Crash table: gate-dies.
+            # Crash table: gate-dies. A gate that is gone must not stay an endpoint.
             if not is_as_wanted(seen.takeover, self.ports_of(seen), gates):
                 self._take(seen, gates)
                 yield f"{ref} points at {len(gates)} gates" if ref in taken else f"{ref} was taken over"
 
     def _give_back(self, policy: Policy, taken: Mapping[ServiceRef, Takeover]) -> Iterator[str]:
-        # Crash table: release-crash.
+        # Crash table: release-crash. A runner may have died between the wake and the release.
         if any(ref in taken for ref in services_of(policy)):
             yield from self.release(policy)
 

@@ -174,7 +174,7 @@ class Waking:
 
     def _wake(self, policy_id: str, order: WakeOrder, once: Once | None = None) -> Woken:
         def ordered(state: IdleState, observed: Observed, now: float) -> TargetStep:
-            # Crash table: webhook-unwritten.
+            # Crash table: webhook-unwritten. A wake that is joined writes nothing, so the id is used up here.
             if once is not None and state.phase is Phase.WAKING:
                 self._use_up(once)
             return machine.wake(state, observed, order, int(now))

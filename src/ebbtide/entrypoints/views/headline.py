@@ -94,7 +94,7 @@ def why_pending(
         return PodAnswer(PodCause.NOT_PENDING, says)
     placement = placement_of(snapshot.cluster, coming=[pod])
     fits, against = _against(pod, placement)
-    against += _closed_to_pods(snapshot.cluster, record)
+    against += _accepts_no_pods(snapshot.cluster, record)
     nodes = tuple(sorted(against, key=lambda each: -each.nodes)[:MOST_REASONS])
     if fits:
         have = "has" if fits == 1 else "have"
@@ -117,7 +117,7 @@ def why_pending(
     return PodAnswer(cause, says, nodes, about=held.name if held else "")
 
 
-def _closed_to_pods(cluster: ClusterView, record: Record) -> list[Against]:
+def _accepts_no_pods(cluster: ClusterView, record: Record) -> list[Against]:
     """Nodes that take no pods now: the table of a pod accounts for every node."""
     leaving = {one.node_name for one in in_disruption(record)}
     found = Counter(

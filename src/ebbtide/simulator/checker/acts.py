@@ -14,6 +14,7 @@ from ebbtide.model.pod import Pod, matches
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node
+from ebbtide.simulator.checker.violations import Say, Violation, ViolationKind
 from ebbtide.simulator.world.machines import Machine
 from ebbtide.simulator.world.world import Act, ActKind, World
 
@@ -22,7 +23,7 @@ LATELY_SECONDS = 600.0
 
 
 class Crowding:
-    def __init__(self, world: World, say: Callable[[str], None]) -> None:
+    def __init__(self, world: World, say: Say) -> None:
         self._world = world
         self._say = say
         self._seen: list[tuple[float, int]] = []
@@ -47,17 +48,29 @@ class Crowding:
         workers = max(count for _, count in (*self._seen, (0.0, len(self._workers()))))
         limit = max(1, int(settings.budget_fraction * workers))
         if len(going) > limit:
-            self._say(f"{len(going)} of {workers} workers are leaving at once, the budget is {limit}")
+            self._say(
+                ViolationKind.BUDGET_EXCEEDED,
+                removal.node_name,
+                f"{len(going)} of {workers} workers are leaving at once, the budget is {limit}",
+            )
         others = [one for one in going if one.instance_id != removal.instance_id]
         reason, now = reason_of(removal, record), int(self._world.now)
         if not allowed(settings.budgets, "", reason, workers, len(others), now).count:
-            self._say(f"removing {removal.node_name} exceeds a budget of the cluster")
+            self._say(
+                ViolationKind.BUDGET_EXCEEDED,
+                removal.node_name,
+                f"removing {removal.node_name} exceeds a budget of the cluster",
+            )
         pool = settings.pool_named(removal.pool)
         if pool is None:
             return
         in_pool, count = [one for one in others if one.pool == pool.name], len(self._workers(pool.name))
         if not allowed(pool.budgets, pool.name, reason, count, len(in_pool), now).count:
-            self._say(f"removing {removal.node_name} exceeds a budget of pool {pool.name}")
+            self._say(
+                ViolationKind.BUDGET_EXCEEDED,
+                removal.node_name,
+                f"removing {removal.node_name} exceeds a budget of pool {pool.name}",
+            )
 
     def _workers(self, pool: str = "") -> list[Node]:
         nodes = self._world.inventory.nodes.values()
@@ -68,8 +81,8 @@ class Crowding:
         return node is not None and node.uid == removal.node_uid and node.ready
 
 
-def lane_faults(before: Record, after: Record, competes: Callable[[str], bool]) -> Iterator[str]:
-    """Sentences about what is wrong with this write; none when all is well. `competes` tells whether an
+def lane_faults(before: Record, after: Record, competes: Callable[[str], bool]) -> Iterator[Violation]:
+    """What is wrong with this write. `competes` says whether an
     instance may not be removed next to a launch."""
     yield from _swapped(before.launching, after.launching)
     yield from _swapped(before.removing, after.removing)
@@ -78,25 +91,39 @@ def lane_faults(before: Record, after: Record, competes: Callable[[str], bool]) 
     if before.removing is not None or after.removing is None or after.launching is None:
         return
     if any(competes(instance_id) for instance_id in _chosen(after.removing)):
-        yield f"{after.removing.id} began to remove nodes while {after.launching.id} launches some"
+        yield Violation(
+            ViolationKind.NEXT_TO_A_LAUNCH,
+            after.removing.id,
+            f"{after.removing.id} began to remove nodes while {after.launching.id} launches some",
+        )
 
 
-def _swapped(before: ops.Operation | None, after: ops.Operation | None) -> Iterator[str]:
+def _swapped(before: ops.Operation | None, after: ops.Operation | None) -> Iterator[Violation]:
     if before is not None and after is not None and before.id != after.id:
-        yield f"operation {after.id} began while {before.id} was open"
+        yield Violation(
+            ViolationKind.TWO_IN_A_LANE, after.id, f"operation {after.id} began while {before.id} was open"
+        )
 
 
-def _shrunk(before: ops.ScaleUp, after: ops.ScaleUp) -> Iterator[str]:
+def _shrunk(before: ops.ScaleUp, after: ops.ScaleUp) -> Iterator[Violation]:
     """Slots are appended, never removed or reordered. An offer that had no capacity gives a slot a new
     key."""
     kept = after.slots[: len(before.slots)]
     if len(kept) < len(before.slots):
-        yield f"scale-up {before.id} lost slots"
+        yield Violation(ViolationKind.SLOTS_LOST, before.id, f"scale-up {before.id} lost slots")
     for old, new in zip(before.slots, kept, strict=False):
         if old.instance_id and new.instance_id != old.instance_id:
-            yield f"slot {old.key} of {before.id} changed its place or its instance"
+            yield Violation(
+                ViolationKind.SLOT_CHANGED,
+                old.key,
+                f"slot {old.key} of {before.id} changed its place or its instance",
+            )
     if after.requested < before.requested:
-        yield f"scale-up {before.id} asks for {after.requested} nodes, {before.requested} before"
+        yield Violation(
+            ViolationKind.FEWER_REQUESTED,
+            before.id,
+            f"scale-up {before.id} asks for {after.requested} nodes, {before.requested} before",
+        )
 
 
 def _chosen(operation: ops.Removing) -> Iterator[str]:
@@ -112,8 +139,8 @@ UNSEEN_JOIN_SECONDS = 180.0
 until the lease of a runner that froze has run out, and another has looked."""
 
 
-def judge(world: World, act: Act, record: Record | None, settings: Settings) -> Iterator[str]:
-    """Sentences about what is wrong with this act; none when all is well."""
+def judge(world: World, act: Act, record: Record | None, settings: Settings) -> Iterator[Violation]:
+    """What is wrong with this act."""
     match act.kind:
         case ActKind.TERMINATE:
             yield from _terminate(world, act, record)
@@ -127,15 +154,23 @@ def judge(world: World, act: Act, record: Record | None, settings: Settings) -> 
             pass
 
 
-def _terminate(world: World, act: Act, record: Record | None) -> Iterator[str]:
+def _terminate(world: World, act: Act, record: Record | None) -> Iterator[Violation]:
     machine = world.machines.book.machines[act.instance_id]
     if not machine.ours:
-        yield f"instance {act.instance_id}, which is not ours, was to be terminated"
+        yield Violation(
+            ViolationKind.NOT_OURS,
+            act.instance_id,
+            f"instance {act.instance_id}, which is not ours, was to be terminated",
+        )
         return
     if not machine.instance.alive:
         return
     if record is not None and not _intended(record, act.instance_id, machine.instance.key):
-        yield f"instance {act.instance_id} was terminated without a written intent"
+        yield Violation(
+            ViolationKind.NO_INTENT,
+            act.instance_id,
+            f"instance {act.instance_id} was terminated without a written intent",
+        )
     node = world.inventory.nodes.get(act.node_name)
     if node is None or machine.noticed or _joined_too_late(world, act.instance_id, node, record):
         return
@@ -145,9 +180,17 @@ def _terminate(world: World, act: Act, record: Record | None) -> Iterator[str]:
         ended = repaired and pod.terminating and 0 < pod.ends_at <= world.now
         if not pod.finished and not pod.mirror and pod.controller != "DaemonSet" and not ended:
             state = "ending" if pod.terminating else "running"
-            yield f"instance {act.instance_id} was terminated with pod {pod.full_name} {state} on it"
+            yield Violation(
+                ViolationKind.POD_LOST,
+                pod.full_name,
+                f"instance {act.instance_id} was terminated with pod {pod.full_name} {state} on it",
+            )
     if node.volumes_attached and not repaired:
-        yield f"instance {act.instance_id} was terminated with {node.volumes_attached[0]} attached"
+        yield Violation(
+            ViolationKind.VOLUME_LOST,
+            act.instance_id,
+            f"instance {act.instance_id} was terminated with {node.volumes_attached[0]} attached",
+        )
 
 
 def _repaired(record: Record | None, instance_id: str) -> bool:
@@ -177,29 +220,55 @@ def _intended(record: Record, instance_id: str, key: str) -> bool:
     return by_removal or by_slot
 
 
-def _evict(world: World, act: Act, record: Record | None, settings: Settings) -> Iterator[str]:
+def _evict(world: World, act: Act, record: Record | None, settings: Settings) -> Iterator[Violation]:
     pod = world.inventory.pods[act.pod_uid]
     node = world.inventory.nodes.get(act.node_name)
     if node is None:
-        yield f"pod {pod.full_name}, which is on no node, was evicted"
+        yield Violation(
+            ViolationKind.NOT_CORDONED,
+            pod.full_name,
+            f"pod {pod.full_name}, which is on no node, was evicted",
+        )
         return
     if not node.worker:
-        yield f"pod {pod.full_name} was evicted from {node.name}, which is not a worker of ours"
+        yield Violation(
+            ViolationKind.NOT_OURS,
+            node.name,
+            f"pod {pod.full_name} was evicted from {node.name}, which is not a worker of ours",
+        )
     machine = world.nodes.machine_of(node.name)
     # A node that the cloud is reclaiming is emptied, also if a person cordoned it.
     taken = machine is not None and machine.noticed and node.unschedulable
     if not node.cordoned_by_us and not taken and not _moved(node, pod.uid, record):
-        yield f"pod {pod.full_name} was evicted from {node.name}, which is not cordoned by us"
+        yield Violation(
+            ViolationKind.NOT_CORDONED,
+            pod.full_name,
+            f"pod {pod.full_name} was evicted from {node.name}, which is not cordoned by us",
+        )
     if pod.mirror or pod.controller == "DaemonSet":
-        yield f"pod {pod.full_name}, which belongs to its node, was evicted"
+        yield Violation(
+            ViolationKind.PROTECTED_POD,
+            pod.full_name,
+            f"pod {pod.full_name}, which belongs to its node, was evicted",
+        )
     elif protected := "" if machine is not None and machine.noticed else why_protected(pod, settings):
-        yield f"pod {pod.full_name}, which {protected}, was evicted"
+        yield Violation(
+            ViolationKind.PROTECTED_POD, pod.full_name, f"pod {pod.full_name}, which {protected}, was evicted"
+        )
     for budget in world.controllers.budgets():
         covered = budget.namespace == pod.namespace and matches(budget.selector, dict(pod.labels))
         if covered and pod.ready and budget.disruptions_allowed < 1:
-            yield f"evicting {pod.full_name} breaks disruption budget {budget.name}"
+            yield Violation(
+                ViolationKind.DISRUPTION_BUDGET,
+                pod.full_name,
+                f"evicting {pod.full_name} breaks disruption budget {budget.name}",
+            )
     if machine is not None and machine.asked_to_go:
-        yield f"node {node.name} was drained again after its termination was asked for"
+        yield Violation(
+            ViolationKind.AFTER_TERMINATION,
+            node.name,
+            f"node {node.name} was drained again after its termination was asked for",
+        )
 
 
 def _moved(node: Node, pod_uid: str, record: Record | None) -> bool:
@@ -215,17 +284,27 @@ def _moved(node: Node, pod_uid: str, record: Record | None) -> bool:
     )
 
 
-def _cordon(world: World, act: Act, record: Record | None) -> Iterator[str]:
+def _cordon(world: World, act: Act, record: Record | None) -> Iterator[Violation]:
     node = world.inventory.nodes[act.node_name]
     machine = world.nodes.machine_of(node.name)
     if not node.worker:
-        yield f"{act.kind} of {node.name}, which is not a worker of ours"
+        yield Violation(
+            ViolationKind.NOT_OURS, node.name, f"{act.kind} of {node.name}, which is not a worker of ours"
+        )
     if machine is None:
         return
     if act.kind is ActKind.CORDON and machine.asked_to_go and not node.unschedulable:
-        yield f"node {node.name} was cordoned after its termination was asked for"
+        yield Violation(
+            ViolationKind.AFTER_TERMINATION,
+            node.name,
+            f"node {node.name} was cordoned after its termination was asked for",
+        )
     if act.kind is ActKind.UNCORDON and record is not None and _leaving(record, machine):
-        yield f"node {node.name} was uncordoned after its termination was written down"
+        yield Violation(
+            ViolationKind.AFTER_TERMINATION,
+            node.name,
+            f"node {node.name} was uncordoned after its termination was written down",
+        )
 
 
 def _leaving(record: Record, machine: Machine) -> bool:
@@ -233,13 +312,21 @@ def _leaving(record: Record, machine: Machine) -> bool:
     return doomed or machine.instance.id in condemned(record)
 
 
-def _delete_node(world: World, act: Act) -> Iterator[str]:
+def _delete_node(world: World, act: Act) -> Iterator[Violation]:
     node = world.inventory.nodes[act.node_name]
     machine = world.nodes.machine_of(node.name)
     if not node.worker:
-        yield f"Node object {node.name}, which is not a worker of ours, was deleted"
+        yield Violation(
+            ViolationKind.NOT_OURS,
+            node.name,
+            f"Node object {node.name}, which is not a worker of ours, was deleted",
+        )
     if machine is not None and machine.instance.alive:
-        yield f"Node object {node.name} was deleted while its instance runs"
+        yield Violation(
+            ViolationKind.INSTANCE_RUNS,
+            node.name,
+            f"Node object {node.name} was deleted while its instance runs",
+        )
 
 
 CRITICAL = ("system-node-critical", "system-cluster-critical")

@@ -14,6 +14,8 @@ pods on it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ebbtide.core.nodes.capacity import condemned, doomed, expected_slots, open_removals
 from ebbtide.core.nodes.orphans import cordon_id
 from ebbtide.model.log import Entries
@@ -26,6 +28,7 @@ from ebbtide.ports import Store
 from ebbtide.simulator.checker.acts import Crowding, judge, lane_faults
 from ebbtide.simulator.checker.consolidation import Repacking
 from ebbtide.simulator.checker.spare import SpareCheck, SpareRoom
+from ebbtide.simulator.checker.violations import Violation, ViolationKind
 from ebbtide.simulator.faults.ports import PassedStore
 from ebbtide.simulator.world.world import Act, ActKind, World
 
@@ -52,7 +55,7 @@ class Checker:
         """Whether it is told of every write."""
         self._started: set[str] = set()
         """Ids of all work that was ever written."""
-        self.violations: list[str] = []
+        self.violations: list[Violation] = []
         self.acts: list[Act] = []
         self._repacking = Repacking(world, settings, self.say)
         self._crowding = Crowding(world, self.say)
@@ -60,8 +63,12 @@ class Checker:
         self._replacing = SpareCheck(world, settings, self.say)
         world.witnesses.append(self.saw)
 
-    def say(self, sentence: str) -> None:
-        self.violations.append(f"at {self._world.now - self.time_zero:.0f}: {sentence}")
+    def say(self, kind: ViolationKind, about: str, says: str) -> None:
+        self.violations.append(Violation(kind, about, says, self._world.now - self.time_zero))
+
+    def report(self, found: Iterable[Violation]) -> None:
+        for violation in found:
+            self.say(violation.kind, violation.about, violation.says)
 
     def follow(self, settings: Settings) -> None:
         """Judge by these settings from now on: a new configuration, or a pool that sleeps or wakes."""
@@ -75,8 +82,7 @@ class Checker:
 
     def saw(self, act: Act) -> None:
         self.acts.append(act)
-        for sentence in judge(self._world, act, self.record, self._settings):
-            self.say(sentence)
+        self.report(judge(self._world, act, self.record, self._settings))
         self._check_is_written(act)
         self._replacing.saw(act, self.record)
         if act.kind is ActKind.EVICT:
@@ -92,16 +98,28 @@ class Checker:
 
     def leased(self, lease: Lease) -> None:
         if lease.token < self._tokens.get(lease.name, 0):
-            self.say(f"the token of lease {lease.name} went back to {lease.token}")
+            self.say(
+                ViolationKind.TOKEN_WENT_BACK,
+                lease.name,
+                f"the token of lease {lease.name} went back to {lease.token}",
+            )
         self._tokens[lease.name] = max(lease.token, self._tokens.get(lease.name, 0))
 
     def wrote(self, after: Record, guard: Lease | None) -> None:
         before, self.record = self.record, after
         self._started |= {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
         if before is not None and after.rev < before.rev:
-            self.say(f"the revision of the record went back from {before.rev} to {after.rev}")
+            self.say(
+                ViolationKind.REVISION_WENT_BACK,
+                "",
+                f"the revision of the record went back from {before.rev} to {after.rev}",
+            )
         if guard is not None and guard.token < self._tokens.get(guard.name, 0):
-            self.say(f"a write under the old token {guard.token} of lease {guard.name} landed")
+            self.say(
+                ViolationKind.OLD_TOKEN_WROTE,
+                guard.name,
+                f"a write under the old token {guard.token} of lease {guard.name} landed",
+            )
         if before is not None:
             self._check_lanes(before, after)
             self._check_no_notice_forgotten(before, after)
@@ -125,7 +143,11 @@ class Checker:
                 self._spare.intends(removal, after, self._settings)
                 self._replacing.intends(removal, after)
             elif removal.instance_id in taken:
-                self.say(f"instance {removal.instance_id}, which the cloud is taking, was to be terminated")
+                self.say(
+                    ViolationKind.CLOUD_TAKES_IT,
+                    removal.instance_id,
+                    f"instance {removal.instance_id}, which the cloud is taking, was to be terminated",
+                )
 
     def finish(self, record: Record) -> None:
         """After the last tick: what must not be left behind."""
@@ -141,7 +163,11 @@ class Checker:
             joined = self._world.nodes.machine_of(machine.node.name) is machine
             alone = instance.id not in known and instance.key not in known and not joined
             if machine.ours and instance.alive and alone and age > limit:
-                self.say(f"instance {instance.id} is left without a node and without an operation")
+                self.say(
+                    ViolationKind.INSTANCE_LEFT,
+                    instance.id,
+                    f"instance {instance.id} is left without a node and without an operation",
+                )
 
     def _nobody_may_act(self, record: Record) -> bool:
         """What was set aside waits for a person; and a lease taken by a clock that ran ahead lasts long."""
@@ -156,12 +182,20 @@ class Checker:
             owned = node.owner is None or node.owner.operation_id in open_ids
             leaves = any(one.node_uid == node.uid for one in record.leaving)
             if node.owner and not owned and not leaves and not self._is_about_to_be_lifted(node, record):
-                self.say(f"node {node.name} is left marked by {node.owner.operation_id}, which is closed")
+                self.say(
+                    ViolationKind.MARK_LEFT,
+                    node.name,
+                    f"node {node.name} is left marked by {node.owner.operation_id}, which is closed",
+                )
             machine = self._world.nodes.machine_of(node.name)
             ended_at = machine.ended_at if machine is not None else 1.0
             left = node.worker and node.instance_id and ended_at and self._world.now - ended_at > limit
             if left and not record.paused and not self._nobody_may_act(record):
-                self.say(f"Node object {node.name} is left although its instance is gone")
+                self.say(
+                    ViolationKind.NODE_LEFT,
+                    node.name,
+                    f"Node object {node.name} is left although its instance is gone",
+                )
 
     def _is_about_to_be_lifted(self, node: Node, record: Record) -> bool:
         """Whether its mark is known to be nobody's, and its grace is not over yet."""
@@ -172,24 +206,39 @@ class Checker:
     def _saw_launch(self, act: Act) -> None:
         before = self._ids_of_key.setdefault(act.key, act.instance_id)
         if before != act.instance_id:
-            self.say(f"slot {act.key} has two instances, {before} and {act.instance_id}")
+            self.say(
+                ViolationKind.TWO_INSTANCES,
+                act.key,
+                f"slot {act.key} has two instances, {before} and {act.instance_id}",
+            )
         alive = [m for m in self._world.machines.book.machines.values() if m.ours and m.instance.alive]
         if len(alive) > self._settings.max_workers:
-            self.say(f"{len(alive)} instances, max_workers is {self._settings.max_workers}")
+            self.say(
+                ViolationKind.ABOVE_MAXIMUM,
+                "",
+                f"{len(alive)} instances, max_workers is {self._settings.max_workers}",
+            )
         for pool in self._settings.pools:
             in_pool = sum(1 for machine in alive if machine.instance.pool == pool.name)
             if pool.max_workers is not None and in_pool > pool.max_workers:
-                self.say(f"{in_pool} instances in pool {pool.name}, its maximum is {pool.max_workers}")
+                self.say(
+                    ViolationKind.ABOVE_MAXIMUM,
+                    pool.name,
+                    f"{in_pool} instances in pool {pool.name}, its maximum is {pool.max_workers}",
+                )
         self._spare.launches(act.instance_id, self._settings)
 
     def _saw_terminate(self, act: Act) -> None:
         if self._ended.get(act.instance_id) == self._world.disturbances:
-            self.say(f"instance {act.instance_id} was terminated twice, with no fault in between")
+            self.say(
+                ViolationKind.TERMINATED_TWICE,
+                act.instance_id,
+                f"instance {act.instance_id} was terminated twice, with no fault in between",
+            )
         self._ended[act.instance_id] = self._world.disturbances
 
     def _check_lanes(self, before: Record, after: Record) -> None:
-        for sentence in lane_faults(before, after, self._competes):
-            self.say(sentence)
+        self.report(lane_faults(before, after, self._competes))
 
     def _competes(self, instance_id: str) -> bool:
         """Its node is ready, and by the documents nothing is chosen to go next to a launch. Judged one by
@@ -208,9 +257,17 @@ class Checker:
             return
         marks = (ActKind.SOFT_TAINT, ActKind.CORDON, ActKind.UNCORDON)
         if act.kind in marks and act.operation_id not in self._started:
-            self.say(f"{act.kind} of {act.node_name} by {act.operation_id}, which no record holds")
+            self.say(
+                ViolationKind.NOT_WRITTEN_FIRST,
+                act.node_name,
+                f"{act.kind} of {act.node_name} by {act.operation_id}, which no record holds",
+            )
         if act.kind is ActKind.TERMINATE and self.record is None:
-            self.say(f"instance {act.instance_id} was terminated before any record was written")
+            self.say(
+                ViolationKind.NOT_WRITTEN_FIRST,
+                act.instance_id,
+                f"instance {act.instance_id} was terminated before any record was written",
+            )
 
     def _check_no_notice_forgotten(self, before: Record, after: Record) -> None:
         """What the cloud is about to take stays in the record until it is gone or did not come; what keeps
@@ -221,7 +278,11 @@ class Checker:
             given_up = spot.unclean_runs >= self._settings.max_unclean_runs
             known = after.spot_for(spot.instance_id) is not None
             if coming and not known and not given_up and machine is not None and machine.instance.alive:
-                self.say(f"the interruption of {spot.instance_id} was forgotten before it came")
+                self.say(
+                    ViolationKind.NOTICE_FORGOTTEN,
+                    spot.instance_id,
+                    f"the interruption of {spot.instance_id} was forgotten before it came",
+                )
 
     def _check_no_intent_taken_back(self, before: Record, after: Record) -> None:
         """What was written as irrevocable stays so until the instance is gone: a call may be on its way.
@@ -230,12 +291,20 @@ class Checker:
         for instance_id in sorted(lost) if before.all_set_aside == after.all_set_aside else ():
             machine = self._world.machines.find(instance_id)
             if machine is not None and machine.instance.alive:
-                self.say(f"the termination of {instance_id} was taken back after it was written down")
+                self.say(
+                    ViolationKind.TAKEN_BACK,
+                    instance_id,
+                    f"the termination of {instance_id} was taken back after it was written down",
+                )
 
     def _check_one_owner(self, record: Record) -> None:
         ids = [removal.instance_id for removal in open_removals(record)]
         for instance_id in sorted({one for one in ids if ids.count(one) > 1}):
-            self.say(f"instance {instance_id} is being removed by two operations")
+            self.say(
+                ViolationKind.TWO_OWNERS,
+                instance_id,
+                f"instance {instance_id} is being removed by two operations",
+            )
 
     def _check_intent(self, removal: Removal, record: Record) -> None:
         node = self._world.inventory.nodes.get(removal.node_name)
@@ -244,19 +313,25 @@ class Checker:
         left = self._standing(doomed(record))
         if len(left) < self._settings.min_workers:
             self.say(
+                ViolationKind.BELOW_MINIMUM,
+                node.name,
                 f"removing {node.name} leaves {len(left)} ready workers, "
-                f"min_workers is {self._settings.min_workers}"
+                f"min_workers is {self._settings.min_workers}",
             )
         pool = self._settings.pool_named(node.pool)
         in_pool = sum(1 for other in left if other.pool == node.pool)
         if pool is not None and in_pool < pool.min_workers:
             least = pool.min_workers
-            self.say(f"removing {node.name} leaves {in_pool} in pool {pool.name}, its minimum is {least}")
+            self.say(
+                ViolationKind.BELOW_MINIMUM,
+                node.name,
+                f"removing {node.name} leaves {in_pool} in pool {pool.name}, its minimum is {least}",
+            )
         if pool is not None and pool.may_be_empty:
             return  # a pool that sleeps gives up its zones
         zones = {other.zone for other in self._world.inventory.nodes.values() if other.worker}
         if len(zones) > 1 and not any(other.zone == node.zone for other in left):
-            self.say(f"removing {node.name} empties zone {node.zone}")
+            self.say(ViolationKind.ZONE_EMPTIED, node.name, f"removing {node.name} empties zone {node.zone}")
 
     def _standing(self, going: frozenset[str]) -> list[Node]:
         """Ready workers that stay; with those lost just now, which nobody can have known."""

@@ -7,7 +7,6 @@ cooldown apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
@@ -27,6 +26,7 @@ from ebbtide.model.operation import (
 )
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
+from ebbtide.simulator.checker.violations import Say, ViolationKind
 from ebbtide.simulator.world.machines import Machines
 from ebbtide.simulator.world.world import Act, World
 
@@ -43,7 +43,7 @@ LOOK = "look for a place"
 class Repacking:
     """The rules, asked by the world as it really is."""
 
-    def __init__(self, world: World, settings: Settings, say: Callable[[str], None]) -> None:
+    def __init__(self, world: World, settings: Settings, say: Say) -> None:
         self._world = world
         self._settings = settings
         self._say = say
@@ -77,13 +77,21 @@ class Repacking:
         running = sum(1 for pod in self._world.view().pods if pod.node_name)
         most = self._settings.consolidation.moves_allowed(running)
         if len(self._evicted) > most:
-            self._say(f"consolidation evicted {len(self._evicted)} pods within an hour, {most} are allowed")
+            self._say(
+                ViolationKind.TOO_MANY_MOVES,
+                "",
+                f"consolidation evicted {len(self._evicted)} pods within an hour, {most} are allowed",
+            )
 
     def wrote(self, before: Record, after: Record) -> None:
         since = after.last_consolidation_at - before.last_consolidation_at
         cooldown = self._settings.consolidation.cooldown_seconds
         if before.last_consolidation_at and 0 < since < cooldown:
-            self._say(f"a consolidation began {since} s after the last, the cooldown is {cooldown}")
+            self._say(
+                ViolationKind.COOLDOWN,
+                "",
+                f"a consolidation began {since} s after the last, the cooldown is {cooldown}",
+            )
 
     def intends(self, removal: Removal, record: Record) -> None:
         """A removal became irrevocable."""
@@ -94,15 +102,27 @@ class Repacking:
             return
         age = self._world.now - node.created_at
         if age < wanted.min_uptime_seconds:
-            self._say(f"consolidation removes {node.name} at an age of {age:.0f} s")
+            self._say(
+                ViolationKind.TOO_YOUNG,
+                node.name,
+                f"consolidation removes {node.name} at an age of {age:.0f} s",
+            )
         idle = self._world.now - self._world.inventory.empty_since.get(node.name, self._world.now)
         if idle + UNSEEN_SECONDS < wanted.min_idle_seconds and not self._just_came(node.name):
-            self._say(f"consolidation removes {node.name}, empty for {idle:.0f} s")
+            self._say(
+                ViolationKind.NOT_IDLE,
+                node.name,
+                f"consolidation removes {node.name}, empty for {idle:.0f} s",
+            )
         going = doomed(record)
         machines = (self._world.nodes.machine_of(n.name) for n in self._world.view().workers if n.ready)
         left = sum(1 for machine in machines if machine and machine.instance.id not in going)
         if left < max(1, wanted.min_nodes):
-            self._say(f"consolidation removes {node.name} and leaves {left} ready workers")
+            self._say(
+                ViolationKind.BELOW_MINIMUM,
+                node.name,
+                f"consolidation removes {node.name} and leaves {left} ready workers",
+            )
 
     def _just_came(self, node_name: str) -> bool:
         """Whether all that is there came so lately that nobody can have seen it."""
@@ -122,7 +142,11 @@ class Repacking:
         short = self._losses() == int(losses) and self._placed(key) < wanted
         waiting = [uid for uid in self._world.pods.members[key] if self._waits(uid)]
         if short and any(not self._place_taken(uid) for uid in waiting):
-            self._say(f"{PLACE_SECONDS:.0f} s after consolidation evicted a pod of {key}, one has no place")
+            self._say(
+                ViolationKind.NO_PLACE,
+                key,
+                f"{PLACE_SECONDS:.0f} s after consolidation evicted a pod of {key}, one has no place",
+            )
 
     def _waits(self, uid: str) -> bool:
         pod = self._world.inventory.pods[uid]

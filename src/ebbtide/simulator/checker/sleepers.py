@@ -16,6 +16,7 @@ from ebbtide.model.idle import IdleState, Phase, WakeReason
 from ebbtide.model.pod import WorkloadKind, WorkloadRef
 from ebbtide.model.policy import Policy, Signal, SignalKind, Target
 from ebbtide.ports import PolicyStore
+from ebbtide.simulator.checker.violations import Violation, ViolationKind
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.world.world import World
 
@@ -75,30 +76,44 @@ class Watchman:
         self._since: dict[tuple[str, str], float] = {}
         self._forgotten: set[str] = set()
 
-    def look(self) -> Iterator[str]:
+    def look(self) -> Iterator[Violation]:
         since = self._world.now - self._world.controllers.began_at
         for policy in self._policies.list_policies():
             name, workload = policy.name, self._world.pods.book.workloads[f"default/{policy.name}"]
             asked = workload.spec.requests is not None and workload.spec.requests.wanted_at(since) > 0
             waits = asked and not (workload.ready if self._room else workload.wanted)
             if waited := self._too_long("waits", name, waits):
-                yield f"people have waited {waited:.0f} s for {name}, which does not wake"
+                yield Violation(
+                    ViolationKind.USERS_WAIT,
+                    name,
+                    f"people have waited {waited:.0f} s for {name}, which does not wake",
+                )
             state = self._policies.find_state(policy.id)
             if state is None:
-                yield f"the state of {name} is gone"
+                yield Violation(ViolationKind.STATE_ASTRAY, name, f"the state of {name} is gone")
                 continue
             if waited := self._too_long("astray", name, self._astray(policy, state)):
-                yield f"{name} is {state.phase}, and has had {workload.wanted} replicas for {waited:.0f} s"
+                yield Violation(
+                    ViolationKind.STATE_ASTRAY,
+                    name,
+                    f"{name} is {state.phase}, and has had {workload.wanted} replicas for {waited:.0f} s",
+                )
             if state.wake_count < self._visitor.answered.get(policy.id, 0) and name not in self._forgotten:
                 self._forgotten.add(name)
-                yield f"a wake of {name} was answered and is forgotten"
+                yield Violation(
+                    ViolationKind.WAKE_FORGOTTEN, name, f"a wake of {name} was answered and is forgotten"
+                )
 
-    def finish(self) -> Iterator[str]:
+    def finish(self) -> Iterator[Violation]:
         for policy in self._policies.list_policies():
             state = self._policies.find_state(policy.id)
             if state is None or self._astray(policy, state) or state.phase is Phase.FALLING:
                 wanted = self._world.pods.book.workloads[f"default/{policy.name}"].wanted
-                yield f"{policy.name} has {wanted} replicas, and its state is {state and state.phase}"
+                yield Violation(
+                    ViolationKind.STATE_ASTRAY,
+                    policy.name,
+                    f"{policy.name} has {wanted} replicas, and its state is {state and state.phase}",
+                )
 
     def _astray(self, policy: Policy, state: IdleState) -> bool:
         wanted = self._world.pods.book.workloads[f"default/{policy.name}"].wanted

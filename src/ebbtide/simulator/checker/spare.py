@@ -13,7 +13,7 @@ have looked. One that does not look ahead was asked for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from math import ceil
 
 from ebbtide.core.nodes.capacity import doomed, expected_slots
@@ -25,6 +25,7 @@ from ebbtide.model.pool import Headroom, Pool, RemovalReason
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import InstanceState, Node
+from ebbtide.simulator.checker.violations import Say, Violation, ViolationKind
 from ebbtide.simulator.world.world import Act, ActKind, World
 
 UNSEEN_SECONDS = 300.0
@@ -67,7 +68,7 @@ CLOCK_SECONDS = 300.0
 
 
 class SpareRoom:
-    def __init__(self, world: World, say: Callable[[str], None]) -> None:
+    def __init__(self, world: World, say: Say) -> None:
         self._world = world
         self._say = say
         self.expected = ExpectedRoom(world)
@@ -89,8 +90,10 @@ class SpareRoom:
             if without < headroom.count and held > 0:
                 by = " by a forecast" if headroom.expected else ""
                 self._say(
+                    ViolationKind.HEADROOM,
+                    node.name,
                     f"removing {node.name} leaves headroom for {without} pods of {headroom.cpu_milli}m CPU "
-                    f"and {headroom.memory_mib} MiB, {headroom.count} are asked for{by}"
+                    f"and {headroom.memory_mib} MiB, {headroom.count} are asked for{by}",
                 )
 
     def _gives_way(self, node: Node, settings: Settings) -> bool:
@@ -154,7 +157,7 @@ class SpareRoom:
         pool = settings.pool_named(machine.instance.pool) if machine is not None else None
         over = pool.limits.why_over(self._offered(pool)) if pool is not None and pool.limits else ""
         if pool is not None and over:
-            self._say(f"the instances of pool {pool.name} offer {over}")
+            self._say(ViolationKind.POOL_LIMITS, pool.name, f"the instances of pool {pool.name} offer {over}")
 
     def _offered(self, pool: Pool) -> Resources:
         held = NOTHING
@@ -174,7 +177,9 @@ class SpareRoom:
         new = {weights[slot.pool] for slot in operation.slots if slot.pool in weights}
         if new and old | new != old & new:
             self._say(
-                f"{operation.id} replaces nodes of weight {sorted(old)} by nodes of weight {sorted(new)}"
+                ViolationKind.WEIGHTS,
+                operation.id,
+                f"{operation.id} replaces nodes of weight {sorted(old)} by nodes of weight {sorted(new)}",
             )
 
 
@@ -190,7 +195,7 @@ def _fits(headroom: Headroom, node: Node, pods: Iterable[Pod]) -> int:
 
 
 class SpareCheck:
-    def __init__(self, world: World, settings: Settings, say: Callable[[str], None]) -> None:
+    def __init__(self, world: World, settings: Settings, say: Say) -> None:
         self._world = world
         self._settings = settings
         self._say = say
@@ -229,7 +234,11 @@ class SpareCheck:
         own = machine is not None and machine.instance.id in {slot.instance_id for slot in operation.slots}
         ready = all(slot.state is SlotState.READY for slot in operation.slots)
         if act.operation_id == operation.id and not ready and not taken and not own:
-            self._say(f"node {act.node_name} was touched before its replacement was Ready")
+            self._say(
+                ViolationKind.TOUCHED_EARLY,
+                act.node_name,
+                f"node {act.node_name} was touched before its replacement was Ready",
+            )
 
     def intends(self, removal: Removal, record: Record) -> None:
         """A removal became irrevocable."""
@@ -238,14 +247,16 @@ class SpareCheck:
         mine = operation is not None and removal.instance_id in {r.instance_id for r in operation.removals}
         if operation is None or not mine or node is None or node.uid != removal.node_uid:
             return
-        for sentence in self._faults(operation.cause, node):
-            self._say(sentence)
+        for found in self._faults(operation.cause, node):
+            self._say(found.kind, found.about, found.says)
 
-    def _faults(self, cause: RemovalReason, node: Node) -> Iterator[str]:
+    def _faults(self, cause: RemovalReason, node: Node) -> Iterator[Violation]:
         match cause:
             case RemovalReason.UNHEALTHY:
                 if self._world.now - self._unwell_at.get(node.uid, float("-inf")) > self._unseen():
-                    yield f"{node.name} was repaired although it is well"
+                    yield Violation(
+                        ViolationKind.NOT_UNWELL, node.name, f"{node.name} was repaired although it is well"
+                    )
                 yield from self._brake(node)
             case RemovalReason.EXPIRED:
                 pool = self._settings.pool_named(node.pool)
@@ -253,23 +264,35 @@ class SpareCheck:
                 lives = pool.expire_seconds if pool is not None else 0
                 young = not lives or age + CLOCK_SECONDS < lives
                 if young and not self.clocks_jump:
-                    yield f"{node.name} was replaced as expired at an age of {age:.0f} s, {lives} are allowed"
+                    yield Violation(
+                        ViolationKind.NOT_EXPIRED,
+                        node.name,
+                        f"{node.name} was replaced as expired at an age of {age:.0f} s, {lives} are allowed",
+                    )
             case _:
                 if not self._is_drifted(node):
-                    yield f"{node.name} was replaced as drifted although it is what its pool launches"
+                    yield Violation(
+                        ViolationKind.NOT_DRIFTED,
+                        node.name,
+                        f"{node.name} was replaced as drifted although it is what its pool launches",
+                    )
 
     def _unseen(self) -> float:
         """For so long a runner may act on what it saw: then its lease is over."""
         return self._settings.lock_ttl_seconds + 60.0
 
-    def _brake(self, node: Node) -> Iterator[str]:
+    def _brake(self, node: Node) -> Iterator[Violation]:
         nodes = [one for one in self._world.inventory.nodes.values() if one.worker and one.pool == node.pool]
         known = self._world.now - self._unseen()
         lost = [one for one in nodes if self._world.nodes.lost_at.get(one.uid, float("inf")) <= known]
         silent = [one for one in lost if self._is_unexplained(one)]
         # One that was there when the runner looked may be gone by now.
         if len(silent) > ceil(BRAKE * (len(nodes) + 1)):
-            yield f"{node.name} was repaired while {len(silent)} of {len(nodes)} of its pool are silent"
+            yield Violation(
+                ViolationKind.BRAKE,
+                node.name,
+                f"{node.name} was repaired while {len(silent)} of {len(nodes)} of its pool are silent",
+            )
 
     def _is_unexplained(self, node: Node) -> bool:
         """Silent without a known reason. One whose machine is gone, or was ended by us, is no sign of

@@ -11,7 +11,7 @@ says what consolidation saves in the same story, and what it stirs up for that.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import ceil
@@ -28,6 +28,7 @@ from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.checker.consolidation import Repacked
 from ebbtide.simulator.checker.sleepers import Visitor, Watchman
+from ebbtide.simulator.checker.violations import ViolationKind
 from ebbtide.simulator.faults.catalogue import check_names, mend, plan_for, spoil
 from ebbtide.simulator.faults.environment import Mischief
 from ebbtide.simulator.faults.ports import RunnerCrashed
@@ -130,7 +131,7 @@ class Simulation:
             self._wait(due)
         self.stage.world.advance_to(clock.now())
         self.stage.checker.finish(self._store.load())
-        self._say_all(self._watchman.finish() if self._watchman else ())
+        self.stage.checker.report(self._watchman.finish() if self._watchman else ())
         return self._result()
 
     def _settle_policies(self) -> Watchman | None:
@@ -145,10 +146,6 @@ class Simulation:
 
     def _visitors_scaling(self) -> Scaling:
         return scaling_of(self.stage, ports_of(self.stage), self._plan)
-
-    def _say_all(self, sentences: Iterable[str]) -> None:
-        for sentence in sentences:
-            self.stage.checker.say(sentence)
 
     def _new_runner(self, skew_seconds: float = 0.0) -> Runner:
         self._owners += 1
@@ -170,13 +167,17 @@ class Simulation:
             says, alive = f"{runner.owner} {crash}", False
             self._events.append(f"{says}; another takes over")
         except InvariantBroken as error:
-            self.stage.checker.say(f"a machine broke its own invariant: {error}")
+            self.stage.checker.say(ViolationKind.INVARIANT, "", f"a machine broke its own invariant: {error}")
         except EbbtideError as error:
             self.failed_ticks += 1
             says = f"tick failed: {error}"
         except Exception as error:  # a simulation reports a bug in the engine like any other violation
-            self.stage.checker.say(f"the tick failed unexpectedly: {type(error).__name__}: {error}")
-        self._say_all(self._watchman.look() if self._watchman else ())
+            self.stage.checker.say(
+                ViolationKind.TICK_FAILED,
+                "",
+                f"the tick failed unexpectedly: {type(error).__name__}: {error}",
+            )
+        self.stage.checker.report(self._watchman.look() if self._watchman else ())
         self._show(says, quiet, faulty=not alive)
         return alive
 
@@ -285,7 +286,7 @@ class Simulation:
             alarms=sum(1 for entry in self.stage.notifier.entries if entry.kind is LogKind.ALARM),
             strikes=dict(sorted({**self._plan.counts, **self._mischief.counts}.items())),
             consolidation=self.stage.bookkeeper.totals,
-            violations=tuple(self.stage.checker.violations),
+            violations=tuple(map(str, self.stage.checker.violations)),
         )
 
 

@@ -260,7 +260,7 @@ class StoryResult:
     ) -> StoryResult:
         world, keys = stage.world, story.keys
         acts, ticks, failed = told
-        violations = tuple(stage.checker.violations)
+        violations = tuple(map(str, stage.checker.violations))
         return cls(
             name=keys.name,
             ok=not failed and not violations,

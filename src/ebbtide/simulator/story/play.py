@@ -15,6 +15,7 @@ from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.engine.steady import Steady
 from ebbtide.errors import EbbtideError
 from ebbtide.model.log import LogKind
+from ebbtide.simulator.checker.violations import ViolationKind
 from ebbtide.simulator.faults.catalogue import plan_for
 from ebbtide.simulator.faults.ports import RunnerCrashed
 from ebbtide.simulator.run.runner import stage_of, store_of
@@ -153,13 +154,17 @@ class Player:
             self._say(f"{self._process.owner} {crash}")
             self._process = None
         except InvariantBroken as error:
-            self.stage.checker.say(f"a machine broke its own invariant: {error}")
+            self.stage.checker.say(ViolationKind.INVARIANT, "", f"a machine broke its own invariant: {error}")
             self._say(f"tick failed: {error}")
         except EbbtideError as error:
             self.failed_ticks += 1
             self._say(f"tick failed: {error}")
         except Exception as error:  # a story reports a bug in the engine like any other violation
-            self.stage.checker.say(f"the tick failed unexpectedly: {type(error).__name__}: {error}")
+            self.stage.checker.say(
+                ViolationKind.TICK_FAILED,
+                "",
+                f"the tick failed unexpectedly: {type(error).__name__}: {error}",
+            )
 
     def _tick(self, due: _Due) -> None:
         process = self._process

@@ -210,7 +210,7 @@ def _unclean_runs(record: Record) -> int:
 def from_item(item: Mapping[str, Any], cluster: str) -> Record:
     version = item.get("formatVersion", PLAIN_FORMAT)
     if isinstance(version, int) and version > FORMAT_VERSION:
-        # Crash table: newer-record.
+        # Crash table: newer-record. It may hold what this version would lose.
         raise NewerRecord(
             f"the record of cluster {cluster!r} has format {version}, this Ebbtide knows {FORMAT_VERSION}: "
             "it was left as it is; run the newer version, or upgrade this one"

@@ -85,7 +85,7 @@ def probe(path: Path, may_create: bool) -> None:
 
 def _refuse_network_file_system(folder: Path) -> None:
     kind = file_system(folder)
-    # Crash table: shared-sqlite.
+    # Crash table: shared-sqlite. Locks may not hold there, and two writers would overwrite each other.
     if kind in NETWORK_FILE_SYSTEMS or kind in REMOTE_FUSE:
         raise StoreUnusable(
             f"{folder} is on a network file system ({kind}), where SQLite cannot keep two writers apart: "
