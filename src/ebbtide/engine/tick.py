@@ -122,8 +122,8 @@ def _bring_up_to_date(run: LeasedRun) -> None:
     """Timers and orphans; kept in memory until the next write of this tick."""
     thinking = run.ports.thinking
     run.record, warnings = thinking.track(run.snapshot, run.record, run.settings, run.now)
-    run.sentences.extend(warnings)
-    for warning in warnings:
+    for warning in map(str, warnings):
+        run.sentences.append(warning)
         run.ports.notifier.notify(run.entry(Alarm(AlarmKind.OBSERVATION, warning)))
 
 

@@ -141,7 +141,7 @@ def test_what_is_gone_is_told_apart_from_what_could_not_be_read() -> None:
         "",
     )
     unread = look.look_at(make_policy("web", refs[3]), make_state(), seen)
-    assert unread.problem == f"{refs[3]} was not read"
+    assert str(refs[3]) in unread.problem
     assert gates.asked == []
 
 
