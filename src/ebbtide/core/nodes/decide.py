@@ -332,7 +332,6 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     load = gates.load_on(ready - limit, snapshot, settings)
     if not load.passed:
         yield load
-        return
     choose = choose_underused if one_by_one else choose_targets
     removals, refusals = choose(snapshot, record, settings, q.now, limit)
     answer.refusals = refusals

@@ -41,7 +41,7 @@ from ebbtide.model.operation import (
     SpotNotice,
     spot_id,
 )
-from ebbtide.model.pool import RemovalReason
+from ebbtide.model.pool import Pool, RemovalReason
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node, Snapshot
@@ -233,9 +233,8 @@ def _why_kept(spot: Spot, situation: Situation) -> Why | None:
     if why is not None:
         return replace(why, says=f"{node.name} cannot go: {why.says}")
     removing = (_removal(spot, situation),)
-    coming = (
-        () if spot.slot is not None and spot.slot.state is SlotState.READY else (_coming(spot, situation),)
-    )
+    ready = spot.slot is not None and spot.slot.state is SlotState.READY
+    coming = () if ready else (_coming(spot, pool, situation),)
     cluster = replace(snapshot.cluster, nodes=(*snapshot.cluster.nodes, *coming))
     replaced = replace(snapshot, cluster=cluster)
     checks = (
@@ -248,18 +247,11 @@ def _why_kept(spot: Spot, situation: Situation) -> Why | None:
     return held_by(checks)
 
 
-def _coming(spot: Spot, situation: Situation) -> Node:
+def _coming(spot: Spot, pool: Pool, situation: Situation) -> Node:
     """The replacement, as it will stand in the cluster."""
-    pool = situation.settings.pool_named(spot.pool)
-    if spot.slot is not None:
-        zone = spot.slot.zone
-    elif pool is not None:
-        zone = replacement_offer(
-            situation.snapshot, situation.record, situation.settings, pool, spot.instance_type
-        ).zone
-    else:
-        zone = ""
-    return Node(f"{spot.id}-replacement", "", pool=spot.pool, zone=zone)
+    seen, record, settings = situation.snapshot, situation.record, situation.settings
+    offer = spot.slot or replacement_offer(seen, record, settings, pool, spot.instance_type)
+    return Node(f"{spot.id}-replacement", "", pool=spot.pool, zone=offer.zone)
 
 
 def _ended(spot: Spot, situation: Situation) -> Spot:
