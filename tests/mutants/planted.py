@@ -248,8 +248,8 @@ OF_SLOTS = (
     Mutant(
         "Node objects of machines that are gone count against the maximum",
         "_existing",
-        "pool in (None, n.pool) and n.uid not in gone",
-        "pool in (None, n.pool)",
+        "(pool is None or pool == n.pool) and n.uid not in gone",
+        "pool is None or pool == n.pool",
         ("unit:tests/unit/test_capacity.py",),
     ),
     Mutant(

@@ -226,9 +226,9 @@ def test_a_pod_binds_after_the_drain_check() -> None:
     story_run.tell(CrashPlan())
     evicted_at: dict[str, set[int]] = {}
     for entry in story_run.store.read_log(limit=500):
-        match fact_in(entry):
-            case EffectDone(effect=EffectKind.EVICT, outcome=OutcomeKind.DONE, name=node_name):
-                evicted_at.setdefault(node_name, set()).add(entry.at)
+        done = fact_in(entry, EffectDone)
+        if done and (done.effect, done.outcome) == (EffectKind.EVICT, OutcomeKind.DONE):
+            evicted_at.setdefault(done.name, set()).add(entry.at)
     assert all(len(times) > 1 for times in evicted_at.values()), "what bound late was evicted as well"
     assert evicted_at
     assert story_run.problems() == []
