@@ -37,9 +37,9 @@ from ebbtide.model.snapshot import Instance, InstanceState, Market
 from ebbtide.outgoing import guarded_aws, refusal_in
 
 NO_CAPACITY = {
-    "InsufficientInstanceCapacity": "EC2 has none of it now",
-    "InsufficientHostCapacity": "EC2 has none of it now",
-    "InsufficientCapacity": "EC2 has none of it now",
+    "InsufficientInstanceCapacity": "EC2 has no capacity for it now",
+    "InsufficientHostCapacity": "EC2 has no capacity for it now",
+    "InsufficientCapacity": "EC2 has no capacity for it now",
     "InsufficientFreeAddressesInSubnet": "its subnet has no free address: enlarge it or name another",
     "SpotMaxPriceTooLow": "the spot price is above the on-demand price",
     "MaxSpotInstanceCountExceeded": "the account's spot limit is reached: ask AWS for a higher quota",
@@ -244,7 +244,7 @@ class Ec2Cloud:
         raise Unanswered(
             f"{what}: its token was used with other settings ({mismatch.code}), and what it made then is "
             "not shown yet.",
-            step="nothing, it is looked for again",
+            step="nothing, it is checked once more",
         )
 
     def _described(self, what: str, *filters: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

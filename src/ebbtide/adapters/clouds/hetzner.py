@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hcloud.servers.client import BoundServer
 
 NO_CAPACITY = {
-    "resource_unavailable": "Hetzner has none of it now",
+    "resource_unavailable": "Hetzner has no capacity for it now",
     "placement_error": "the placement group is full: give one more in hetzner.placement_groups",
     "resource_limit_exceeded": "the project's limit is reached: ask Hetzner for a higher one",
     "server_limit_exceeded": "the project's limit is reached: ask Hetzner for a higher one",

@@ -282,7 +282,7 @@ class Actor:
                     continue
                 raise self._connection.refused_acting(refused, what) from refused
             return _decoded(body, WireNode, what)
-        raise Retryable(f"{what}: the node is changed by others all the time")
+        raise Retryable(f"{what}: others keep changing the node")
 
     def _read_node(self, path: str, what: str) -> WireNode | None:
         try:

@@ -158,7 +158,7 @@ def _too_far(held: StoredLease, now: int) -> bool:
 
 def held_by_another(name: str, held: StoredLease, now: int) -> LeaseLost:
     if not held.owner:
-        return LeaseLost(f"the lease {name!r} is taken and given back by others again and again: try again")
+        return LeaseLost(f"the lease {name!r} keeps being taken by others: try again")
     says = f"the lease {name!r} is held by {held.owner} until {a_time(held.until)}"
     if _too_far(held, now):
         minutes = LONGEST_LEASE_SECONDS // 60

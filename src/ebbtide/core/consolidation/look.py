@@ -144,7 +144,7 @@ class _Judging:
         if instance is None:
             return Why(NodeCause.NO_INSTANCE, "the cloud lists no instance of ours for it")
         if instance.id in self._doomed or not instance.alive:
-            return Why(NodeCause.GOING, "it is already going")
+            return Why(NodeCause.GOING, "it is already being removed")
         if node.unschedulable:
             return Why(NodeCause.CORDONED, "it is cordoned")
         if node.owner is not None and each.target:

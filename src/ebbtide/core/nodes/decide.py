@@ -224,9 +224,9 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check("below maximum", count < settings.max_workers, says, Values(count, settings.max_workers))
     plan = plan_launch(q.snapshot, record, settings, at_least, without)
     if without:
-        says = "what had no capacity is left out" if plan.offers else waits.says
+        says = "offers without capacity are skipped" if plan.offers else waits.says
         yield replace(waits, passed=bool(plan.offers), says=says)
-    fits = "the pending pods fit on nodes that are there or on their way"
+    fits = "the pending pods fit on existing nodes or on nodes being launched"
     launch = count_of(len(plan.offers), "node")
     stopped = next(iter(plan.hopeless), plan.stopped)
     says = launch if plan.offers else stopped.says if stopped else fits
@@ -278,7 +278,7 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
     value, limit = two_shares(cpu or 0.0, settings.cpu_up)
     heat = q.snapshot.cpu.problem or "CPU is unknown" if cpu is None else f"CPU {value} is not above {limit}"
     if cpu is not None and cpu > settings.cpu_up:
-        heat = f"CPU {value} is above {limit}, and enough nodes are on their way"
+        heat = f"CPU {value} is above {limit}, and enough nodes are being launched"
     if waiting:
         heat += f", {_says_pending(q, waiting)}"
     else:

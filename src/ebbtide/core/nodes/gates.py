@@ -48,7 +48,7 @@ def not_paused(record: Record) -> Check:
         return Check(Gate.NOT_PAUSED, False, f"removals are paused{why}", Values(about=record.pause_reason))
     if record.set_aside is not None:
         aside = record.set_aside.id
-        says = f"operation {short_id(aside)} was set aside and waits for resume"
+        says = f"operation {short_id(aside)} was set aside until `ebbtide resume`"
         return Check(Gate.NOT_PAUSED, False, says, Values(about=aside))
     return Check(Gate.NOT_PAUSED, True, "removals are not paused")
 
@@ -64,7 +64,7 @@ def plausible(snapshot: Snapshot, record: Record, settings: Settings) -> Check:
     name = Gate.PLAUSIBLE
     workers, pods = len(snapshot.cluster.workers), placed_pods(snapshot)
     if snapshot.cluster.nodes and not pods:
-        says = f"no pod at all is seen on {len(snapshot.cluster.nodes)} nodes"
+        says = f"no pods are seen on {len(snapshot.cluster.nodes)} nodes"
         return Check(name, False, says, Values(0, record.pod_count, "pods"))
     for what, before, seen in (("workers", record.worker_count, workers), ("pods", record.pod_count, pods)):
         lost = before - seen

@@ -48,7 +48,7 @@ from ebbtide.model.snapshot import Node, Snapshot
 
 LAPSED = Obstacle(RemovalCause.LAPSED, "the interruption did not come")
 PAUSED = Obstacle(RemovalCause.ABORTED, "removals were paused", AbortCause.PAUSED.value)
-NO_ROOM = Why(NodeCause.NO_REPLACEMENT, "no room for a replacement within max")
+NO_ROOM = Why(NodeCause.NO_REPLACEMENT, "no room for a replacement below the maximum")
 TOO_LONG = Obstacle(RemovalCause.ABORTED, "it took too long", AbortCause.TOO_LONG.value)
 ALLOWED: dict[SpotKind, frozenset[SpotKind]] = {
     SpotKind.REBALANCE: frozenset({SpotKind.INTERRUPTION}),

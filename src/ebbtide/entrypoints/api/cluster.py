@@ -209,7 +209,9 @@ def why_kept(site: Site, record: Record) -> WhyKept:
     each = {refusal.node_name: refusal.reason for verdict in verdicts for refusal in verdict.refusals}
     if record.operation is not None:
         kind = KINDS[type(record.operation).__name__]
-        return WhyKept(each, f"a {kind} is in progress, and nodes are chosen when none is", at)
+        return WhyKept(
+            each, f"a {kind} is in progress, and nodes are chosen only when nothing is in progress", at
+        )
     asked = next((verdict for verdict in verdicts if verdict.action is Action.SCALE_DOWN), None)
     return WhyKept(each, asked.failed.says if asked and asked.failed else "", at)
 
@@ -252,14 +254,14 @@ READ_SECONDS = 60
 
 class DemandPointShape(Shape):
     at: int
-    pods: int = Field(description="The most that were asked of all pools in a quarter of an hour.")
+    pods: int = Field(description="The most pods in all pools in a quarter of an hour.")
 
 
 class BandShape(Shape):
     at: int
     p50: float
     p90: float
-    p95: float = Field(description="In 19 of 20 cases no more pods are asked for.")
+    p95: float = Field(description="In 19 of 20 cases no more pods are expected than this.")
 
 
 class ForecastShape(Shape):

@@ -273,12 +273,12 @@ SHAPES: dict[str, Any] = {
 
 
 _LATE = {
-    "description": "Not awake when time was up, or an error.",
+    "description": "Not awake in time, or an error.",
     "content": {**routing.SHOWN["content"], "text/html": {}},
 }
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "It is awake."},
-    307: {"description": "The same address again."},
+    307: {"description": "Redirect to the same URL."},
     "4XX": _LATE,
     "5XX": _LATE,
 }
@@ -286,15 +286,13 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 
 class HoldKeys(Strict):
     wait: float | None = Field(
-        None, ge=0, le=3600, description="Seconds to hold it at most; else as the policy says."
+        None, ge=0, le=3600, description="How many seconds to hold it at most. Default: as the policy says."
     )
     late: Late = Field(
         Late.UNAVAILABLE,
-        description="Status when time is up; 307 leads to the same address again, by X-Forwarded-Uri.",
+        description="Status when the time is up; 307 redirects to the same URL, taken from X-Forwarded-Uri.",
     )
-    show: Shown = Field(
-        Shown.AUTO, description="problem, page, or auto: a page where the client accepts HTML."
-    )
+    show: Shown = Field(Shown.AUTO, description="problem, page, or auto: a page if the client accepts HTML.")
 
 
 def router(context: RouteContext) -> APIRouter:
@@ -344,7 +342,7 @@ async def until_gone(request: Request, holding: Holding, policy: str, caller: Ca
     gone = asyncio.create_task(_gone(request))
     try:
         await asyncio.wait({held, gone}, return_when=asyncio.FIRST_COMPLETED)
-        return held.result() if held.done() else HoldResult(False, policy, why="the caller has left")
+        return held.result() if held.done() else HoldResult(False, policy, why="the client has disconnected")
     finally:
         for task in (held, gone):
             task.cancel()

@@ -315,7 +315,7 @@ class _AdmittingServer(uvicorn.Server):
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # out of descriptors, which the engine needs more than we do
-                _log.warning("no caller is let in for a second: %s", error)
+                _log.warning("no connection is accepted for a second: %s", error)
                 self._closed(listener, 1.0)
                 return
             self._room.let_in()

@@ -199,7 +199,7 @@ def _webhook(context: RouteContext, body: bytes, headers: Mapping[str, str]) -> 
 def verify(secrets: tuple[str, ...], body: bytes, headers: Mapping[str, str]) -> None:
     """Any of the secrets will do, so one can be replaced without a gap."""
     if not secrets:
-        raise Problem(404, "no webhook is taken here: set api.webhook_secrets_file")
+        raise Problem(404, "webhooks are off: set api.webhook_secrets_file")
     for secret in secrets:
         try:
             Webhook(secret).verify(body, dict(headers))
