@@ -41,7 +41,7 @@ from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Node
 from ebbtide.ports import Store
 from ebbtide.simulator.recording.file import VERSION, Recorded, Recording, Series
-from ebbtide.simulator.recording.from_metrics import Past, queries, record_metrics
+from ebbtide.simulator.recording.from_metrics import PastMetrics, queries, record_metrics
 
 LATE = 1.5
 """A decision that comes later than so many times its interval leaves a gap."""
@@ -215,7 +215,7 @@ def record_prometheus(
         if history.resumed:
             notes.append(f"{count_of(history.resumed, 'part')} of an earlier run in {kept} are used again")
         span = history.span
-        past = Past(span.start, span.end, wanted.step, _read(history, wanted.step), notes)
+        past = PastMetrics(span.start, span.end, wanted.step, _read(history, wanted.step), notes)
         return Found(record_metrics(past, written, config), notes, history)
     except Unknown as why:
         raise EbbtideError(  # nothing but reading: there is nothing that may have been carried out
