@@ -183,12 +183,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "how far beyond the bound the log grows before it is cut is not promised to the entry",
     ),
     Equivalent(
-        "adapters.stores.guards.Outwaiting.is_over",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
-    ),
-    Equivalent(
         "adapters.stores.memory._Log.add",
         "if not self.ids or self.ids[-1] < entry.id:",
         "if not self.ids:",
@@ -213,12 +207,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "_derive_from(seen, snapshot)",
         "pass",
         "only time is saved by it: what is not used again is computed, with the same outcome",
-    ),
-    Equivalent(
-        "outgoing._is_forbidden_number",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
     ),
     Equivalent(
         "outgoing._guarded_pool",
@@ -285,12 +273,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "pruning.after(report); wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))",
         "wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1)); pruning.after(report)",
         "the draw needs nothing of the pruning",
-    ),
-    Equivalent(
-        "engine.loop._mail_waits",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
     ),
     Equivalent(
         "engine.loop.guarded_tick",
@@ -362,26 +344,26 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "engine.foresight.Foresight._room",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(1, 1, 1)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 1, 1)",
         "of = now if now.pods else self._notes.last(pool.name)",
         "a pool that is worth preparing for has had a pod, so its last demand is known",
     ),
     Equivalent(
         "engine.foresight.Foresight._room",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(1, 1, 1)",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(2, 1, 1)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 1, 1)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(2, 1, 1)",
         "a pool that is worth preparing for has had a pod, so its last demand is known",
     ),
     Equivalent(
         "engine.foresight.Foresight._room",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(1, 1, 1)",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(1, 2, 1)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 1, 1)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 2, 1)",
         "a pool that is worth preparing for has had a pod, so its last demand is known",
     ),
     Equivalent(
         "engine.foresight.Foresight._room",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(1, 1, 1)",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(1, 1, 2)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 1, 1)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 1, 2)",
         "a pool that is worth preparing for has had a pod, so its last demand is known",
     ),
     Equivalent(
@@ -419,30 +401,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if self._past and step - self.newest <= late:",
         "if step - self.newest <= late:",
         "where nothing is known the newest is longer ago than any step",
-    ),
-    Equivalent(
-        "engine.record_machine.RecordMachine.goes_on",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
-    ),
-    Equivalent(
-        "engine.record_machine.RecordMachine.is_ours",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
-    ),
-    Equivalent(
-        "engine.notices._count_run",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
-    ),
-    Equivalent(
-        "engine.notices._counted",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
     ),
     Equivalent(
         "engine.record_machine.LeasedRun.write",
