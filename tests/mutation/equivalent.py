@@ -21,6 +21,12 @@ class Equivalent:
 
 EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
+        "adapters.kube.writer.Actor._uid_at",
+        "return ''",
+        "return None",
+        "it is only compared with the UID that was meant, and no UID is empty",
+    ),
+    Equivalent(
         "adapters.kube.writer.plan_cordon",
         "if node.spec.unschedulable and owner is not None and (owner.token == token):",
         "if node.spec.unschedulable and owner.token == token:",
