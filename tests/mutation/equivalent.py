@@ -21,6 +21,80 @@ class Equivalent:
 
 EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
+        "core.operations.facts._transition",
+        "if not isinstance(part, Removal) or was != RemovalState.DRAINING:",
+        "if was != RemovalState.DRAINING:",
+        "no other part has a state of that name; the check is there for the type of the next lines",
+    ),
+    Equivalent(
+        "core.operations.facts._gone",
+        "gone = (part for part in found if isinstance(part, Removal) and part.state is RemovalState.GONE)",
+        "gone = (part for part in found if part.state is RemovalState.GONE)",
+        "no other part has that state; the check is there for the type of the next line",
+    ),
+    Equivalent(
+        "core.operations.moves._why_no_room",
+        "if move.settled or pod is None or pod.terminating:",
+        "if move.settled or pod.terminating:",
+        "a pod that is not there has settled its move, or is waited for, before room is asked about",
+    ),
+    Equivalent(
+        "core.operations.removals._drained",
+        "if taken or (hurried and (not cordoned_by(node, operation_id))):",
+        "if taken or not cordoned_by(node, operation_id):",
+        "who is in no hurry gets here only with a cordon of its own: `_accepts_no_pods` was asked before",
+    ),
+    Equivalent(
+        "core.operations.removals._told",
+        "if outcome.kind is OutcomeKind.LATER and isinstance(outcome.effect, effects.Evict):",
+        "if outcome.kind is OutcomeKind.LATER:",
+        "it is asked about evictions alone; the check is there for the type of the next line",
+    ),
+    Equivalent(
+        "core.operations.slots.without_capacity",
+        "return frozenset((one.effect.slot.key for one in refused if isinstance(one.effect, effec"
+        "ts.Launch)))",
+        "return frozenset((one.effect.slot.key for one in refused if True))",
+        "only launches end without capacity; the check is there for the type",
+    ),
+    Equivalent(
+        "core.operations.slots.gone",
+        "if instance is not None and instance.state is InstanceState.TERMINATING:",
+        "if instance.state is InstanceState.TERMINATING:",
+        "a node is found by an instance that is listed; the check is there for the type",
+    ),
+    Equivalent(
+        "core.operations.spot.why_ended",
+        "if removal is not None and spot.closing in (SpotEnd.NODE_STAYS, SpotEnd.SET_ASIDE):",
+        "if spot.closing in (SpotEnd.NODE_STAYS, SpotEnd.SET_ASIDE):",
+        "only a removal ends so; the check is there for the type of the next line",
+    ),
+    Equivalent(
+        "core.operations.spot.why_ended",
+        "if slot is not None and spot.closing is SpotEnd.NO_REPLACEMENT:",
+        "if spot.closing is SpotEnd.NO_REPLACEMENT:",
+        "only a launch ends so; the check is there for the type of the next line",
+    ),
+    Equivalent(
+        "core.operations.spot._coming",
+        "return Node(f'{spot.id}-replacement', '', pool=spot.pool, zone=zone)",
+        "return Node('', f'{spot.id}-replacement', pool=spot.pool, zone=zone)",
+        "it is only counted; neither its name nor its UID is asked for",
+    ),
+    Equivalent(
+        "core.operations.spot._why_kept",
+        "coming = () if spot.slot is not None and spot.slot.state is SlotState.READY else (_comin"
+        "g(spot, situation),)",
+        "coming = () if spot.slot is not None else (_coming(spot, situation),)",
+        "while a replacement is on its way nothing depends on the answer, and one that failed ends it",
+    ),
+    Equivalent(
+        "core.operations.situation.backoff_until",
+        "return now + min(settings.backoff_max_seconds, settings.backoff_seconds << min(failures - 1, 25))",
+        "return now + min(settings.backoff_max_seconds, settings.backoff_seconds << min(failures - 1, 26))",
+        "2^25 seconds are more than a year, and no setting allows a longer wait",
+    ),
+    Equivalent(
         "adapters.kube.writer.Actor._uid_at",
         "return ''",
         "return None",
