@@ -207,7 +207,7 @@ def _release(q: Question, answer: Answer) -> Iterator[Check]:
 def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     backoff = launch_backoff(q.record, q.settings)
     waits = backed_off(backoff.failures, backoff.until, q.now)
-    without = frozenset() if waits.passed else frozenset(backoff.offers)
+    without = frozenset() if waits.passed else frozenset(backoff.about)
     q = replace(q, settings=without_minimum(q.settings, without))
     settings, record = q.settings, q.record
     yield can_launch(q)
@@ -224,8 +224,11 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check("below maximum", count < settings.max_workers, says, Values(count, settings.max_workers))
     plan = plan_launch(q.snapshot, record, settings, at_least, without)
     if without:
-        says = "what had no capacity is left out" if plan.offers else waits.says
-        yield replace(waits, passed=bool(plan.offers), says=says)
+        useful = bool(plan.offers)
+        # Only where what is left out would help, that it is left out is the reason.
+        plan = plan if useful else plan_launch(q.snapshot, record, settings, at_least)
+        waits = replace(waits, passed=useful or not plan.offers)
+        yield replace(waits, says="what failed lately is left out") if waits.passed else waits
     fits = "the pending pods fit on nodes that are there or on their way"
     launch = count_of(len(plan.offers), "node")
     stopped = next(iter(plan.hopeless), plan.stopped)
