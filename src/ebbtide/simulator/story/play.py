@@ -171,7 +171,7 @@ class Player:
     def _tick(self, due: _Due) -> None:
         process = self._process
         assert process is not None
-        if self._stands(process, due):
+        if self._stands(process):
             self._pass_over(process, due)
             return
         self._quiet_ids = None
@@ -197,10 +197,13 @@ class Player:
             self._quiet_ids = self.stage.ids - ids
             self._pass_over(process, due)
 
-    def _stands(self, process: Process, due: _Due) -> bool:
+    def _stands(self, process: Process) -> bool:
         """Whether the tick that is due now only says what the last one said: what happened since changed
         nothing that it would see."""
-        if self._quiet_ids is None or self._disturbed or not process.sees_again(snapshot := process.look()):
+        if self._quiet_ids is None or self.stage.world.inventory.changed or self._disturbed:
+            return False
+        snapshot = process.look()
+        if not process.sees_again(snapshot):
             return False
         now = self.clock.now()
         still = process.still(now, self._keys.tick_sec)
@@ -229,12 +232,10 @@ class Player:
     @property
     def _disturbed(self) -> bool:
         """Whether something waits for a tick that is not in what it sees."""
-        nudged = self._nudge is not None and self._nudge.due_at() < inf
-        return (
-            nudged
-            or bool(self.stage.world.incidents.mail.arrived)
-            or bool(self._trouble.crash or self._trouble.gone)
-        )
+        if self._nudge is not None and self._nudge.due_at() < inf:
+            return True
+        trouble = self._trouble.crash or self._trouble.gone
+        return bool(self.stage.world.incidents.mail.arrived or trouble)
 
     def _repeat(self, still: Still, at: float) -> None:
         """A tick that says what the last one said, uses as many ids, and leaves no more behind than that it

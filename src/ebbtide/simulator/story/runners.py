@@ -18,7 +18,7 @@ from ebbtide.engine.ports import Ports, observe
 from ebbtide.engine.scale_to_zero.scaling import RoundReport, Scaling, ScalingPorts
 from ebbtide.engine.steady import Steady, Still
 from ebbtide.engine.tick import TickReport, tick
-from ebbtide.model.record import CLUSTER_LEASE
+from ebbtide.model.record import CLUSTER_LEASE, changed
 from ebbtide.model.settings import STEP_SECONDS, Settings
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.simulator.faults.catalogue import RandomPlan
@@ -133,11 +133,10 @@ class Process:
         """What the tick of that time does, and those that follow every so many seconds, where nothing happens
         before; None where that is not known, as where policies have a say or calls may fail. A forecast may
         ask for something else with its next step."""
-        thinking, store = self._ports.thinking, self._ports.store
+        thinking, record = self._ports.thinking, self._stage.checker.record
         sound = self.scaling is None and not self._stage.world.rules.call_seconds
-        if not sound or not self._stays or not isinstance(thinking, Steady):
+        if not sound or not self._stays or not isinstance(thinking, Steady) or record is None:
             return None
-        record = store.load()
         still = thinking.still(record, int(at), seconds)
         if still is None or not self._settings.forecast.enabled:
             return still
@@ -160,9 +159,10 @@ class Process:
 
     def stand(self) -> None:
         """Leave behind what a tick of now would that sees what the last one saw."""
-        store = self._ports.store
+        store, record = self._ports.store, self._stage.checker.record
+        assert record is not None, "the last tick wrote it"
         lease = store.acquire(CLUSTER_LEASE, self.owner, self._settings.lock_ttl_seconds)
-        store.write(replace(store.load(), ticked_at=int(self._ports.clock.now())), lease)
+        store.write(changed(record, ticked_at=int(self._ports.clock.now())), lease)
 
     def finish(self, report: TickReport) -> None:
         """A Lambda that could not see its cluster or cloud fails."""
