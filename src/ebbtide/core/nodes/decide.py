@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ebbtide.core.consolidation.evaluate import consolidate
 from ebbtide.core.nodes import gates, headroom
@@ -60,8 +61,8 @@ from ebbtide.model.snapshot import Node, Snapshot
 def decide(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str, brief: bool = False
 ) -> Decision:
-    """Where it is `brief`, the report on a consolidation that was not looked into, or finds nothing cheaper,
-    says less."""
+    """Where it is `brief`, less is said of why each node stays, and of a consolidation that was not looked
+    into or finds nothing cheaper."""
     question = Question(snapshot, record, settings, now, operation_id(now, decision_id), brief)
     verdicts: list[Verdict] = []
     for action, strategy in STRATEGIES:
@@ -335,7 +336,7 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     load = gates.load_on(ready - limit, snapshot, settings)
     if not load.passed:
         yield load
-    choose = choose_underused if one_by_one else choose_targets
+    choose = partial(choose_underused, brief=q.brief) if one_by_one else choose_targets
     removals, refusals = choose(snapshot, record, settings, q.now, limit)
     answer.refusals = refusals
     # Fewer may go than the limit allows: the load is told for those that do, or for the first that might.
