@@ -125,6 +125,9 @@ def test_a_removal_that_is_held_says_why_and_not_that_it_continues() -> None:
     [
         (0, NOW - 20, ""),
         (80, NOW - 20, "; ready in about 60 s"),
+        # A half is rounded up, as in the timeline below it.
+        (85, NOW - 20, "; ready in about 70 s"),
+        (170, NOW - 20, "; ready in about 3 min"),
         (300, NOW - 20, "; ready in about 5 min"),
         (80, NOW - 200, "; this takes longer than the usual 80 s"),
     ],

@@ -20,7 +20,7 @@ export function money(main, { refresh }) {
   const parts = Object.fromEntries(["sums", "cost", "pools", "namespaces", "possible", "whatif", "sleep", "prices"].map((name) => [name, h("div")]));
   // What is computed from the cluster as it is now is greyed while that cannot be read.
   for (const name of ["sums", "cost", "pools", "namespaces", "possible"]) parts[name].dataset.from = "cluster";
-  const chips = RANGES.map(([each, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(each === hours), "data-key": `range-${each}`, onclick: () => range(each) }, name));
+  const chips = RANGES.map(([each, name]) => h("button", { type: "button", class: "chip", "data-asks": "", "aria-pressed": String(each === hours), "data-key": `range-${each}`, onclick: () => range(each) }, name));
   main.append(h("h1", {}, "Money"), parts.sums,
     h("div", { class: "columns" }, h("div", {}, parts.cost, parts.whatif, parts.possible, parts.pools), h("div", {}, parts.namespaces, parts.sleep, parts.prices)));
 
