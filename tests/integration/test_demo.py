@@ -45,7 +45,7 @@ def live() -> Live:
 
 
 def test_a_span_is_that_between_the_clocks_that_are_shown() -> None:
-    """"96 s after the fault" stood next to "survived after 97 s"."""
+    """ "96 s after the fault" stood next to "survived after 97 s"."""
     seen = Evidence(NOW + 0.9, NOW + 97.2, (), Record(), 0, 0, fits=True, troubled=False)
     assert seen.after == a_while(97)
 

@@ -128,7 +128,9 @@ def test_sums_above_one_have_cents_and_no_more() -> None:
 @pytest.mark.parametrize(("action", "begun"), [(Action.CONSOLIDATE, START), (Action.NOTHING, 0)])
 def test_what_was_begun_is_not_told_as_what_could_still_be_saved(action: Action, begun: int) -> None:
     plan = ConsolidationPlan(cost_before=Decimal("1.60"), cost_after=Decimal("1.00"), currency="EUR")
-    decision = Decision("0001", START, action, "because", (), consolidation=ConsolidationReport((), plan=plan))
+    decision = Decision(
+        "0001", START, action, "because", (), consolidation=ConsolidationReport((), plan=plan)
+    )
     figures = told(entries=(decision_entry(decision, None),))
     assert figures.look is not None
     assert (figures.look.found.plan, figures.look.begun_at) == (plan, begun)

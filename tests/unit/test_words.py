@@ -85,8 +85,9 @@ def test_money_has_as_many_digits_as_people_read(amount: str, said: str) -> None
 
 
 def test_the_ends_of_a_range_have_the_same_digits() -> None:
-    assert a_price_range(Decimal("0.3736"), Decimal("0.5140")) == "0.3736 to 0.5140"
-    assert a_price_range(Decimal("1.5"), Decimal("2")) == "1.50 to 2.00"
+    """It was 0.3736 to 0.514."""
+    assert a_price_range(Decimal("0.3736"), Decimal("0.5140")).split(" to ") == ["0.3736", "0.5140"]
+    assert a_price_range(Decimal("1.5"), Decimal("2")).split(" to ") == ["1.50", "2.00"]
 
 
 @pytest.mark.parametrize(

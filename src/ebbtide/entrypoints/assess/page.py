@@ -209,6 +209,7 @@ dd { margin: 0; font-size: 24px; font-variant-numeric: tabular-nums; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line);
   vertical-align: top; }
+td[data-label="zone"] { white-space: nowrap; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr.go td:last-child { color: var(--good); font-weight: 600; }
 .row { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 3fr) minmax(0, 1fr); gap: 0 16px;
@@ -232,7 +233,7 @@ svg .bar { fill: var(--bar); } svg .asked { fill: var(--asked); } svg .used { fi
   td.long { display: block; text-align: left; } td.long::before { display: block; } }
 @media print { body { background: #fff; max-width: none; padding: 0; print-color-adjust: exact; }
   /* Paper does not scroll. */
-  table { font-size: 12px; } td, th { padding-right: 8px; } td.n, th.n { white-space: normal; }
+  table { font-size: 12px; } td, th { padding-right: 8px; } td.n, th.n, td[data-label="zone"] { white-space: normal; }
   td:first-child { overflow-wrap: anywhere; }
   section { break-inside: avoid; border: 0; padding: 0; } tr { break-inside: avoid; } }
 """

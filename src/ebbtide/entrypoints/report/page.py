@@ -150,7 +150,9 @@ def _possible(data: ReportData) -> str:
     report, begun_at = data.look.found, data.look.begun_at
     if begun_at:
         title = "What the last consolidation saves"
-        return _section(title, _plan(report, "saved, an hour") + f"<p>It was begun at {_when(begun_at)} UTC.</p>")
+        return _section(
+            title, _plan(report, "saved, an hour") + f"<p>It was begun at {_when(begun_at)} UTC.</p>"
+        )
     plan = report.plan or report.candidate
     refused = f"<p>Not done: {escape(report.failed.says)}.</p>" if report.failed else ""
     if plan is None:

@@ -263,7 +263,8 @@ class Live:
             self._new_runner()
             self._note(
                 Alarm(
-                    AlarmKind.RUNNER_DIED, f"runner {dead} {crash}; {self.owner} continues once its lease has ended"
+                    AlarmKind.RUNNER_DIED,
+                    f"runner {dead} {crash}; {self.owner} continues once its lease has ended",
                 )
             )
         except EbbtideError as error:
