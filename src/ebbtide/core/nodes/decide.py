@@ -100,9 +100,14 @@ WHERE_WANTED = (Action.REPAIR, Action.REPLACE, Action.CONSOLIDATE)
 
 
 def _why_nothing(verdicts: list[Verdict]) -> str:
+    """A reason that holds for several actions, such as a cluster that cannot be read, is said once."""
     told = [v for v in verdicts if v.action in (Action.SCALE_UP, Action.SCALE_DOWN)]
     told += [v for v in verdicts if v.action in WHERE_WANTED and v.checks[0].passed]
-    return "; ".join(f"no {_spoken(v.action)}: {v.failed.says}" for v in told if v.failed)
+    by_reason: dict[str, list[str]] = {}
+    for verdict in told:
+        if verdict.failed:
+            by_reason.setdefault(verdict.failed.says, []).append(f"no {_spoken(verdict.action)}")
+    return "; ".join(f"{', '.join(names)}: {says}" for says, names in by_reason.items())
 
 
 def _spoken(action: Action) -> str:
@@ -342,7 +347,7 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     # Fewer may go than the limit allows: the load is told for those that do, or for the first that might.
     yield gates.load_on(ready - max(1, len(removals)), snapshot, settings)
     why = f"{refusals[0].node_name}: {refusals[0].reason}" if refusals else "no ready worker"
-    says = f"{len(removals)} nodes" if removals else f"none of {ready} ready workers may go; {why}"
+    says = count_of(len(removals), "node") if removals else f"none of {ready} ready workers may go; {why}"
     first = "" if removals or not refusals else refusals[0].node_name
     yield Check("a node can go", bool(removals), says, Values(len(removals), 1, first))
     yield gates.keeps_minimum(snapshot, record, settings, removals)
