@@ -240,6 +240,8 @@ class Record:
     @property
     def operations(self) -> tuple[Operation, ...]:
         """What is open in both lanes."""
+        if self.launching is None and self.removing is None:
+            return ()
         return tuple(one for one in (self.launching, self.removing) if one is not None)
 
     @property
@@ -249,6 +251,8 @@ class Record:
 
     @property
     def all_set_aside(self) -> tuple[Operation, ...]:
+        if self.removing_aside is None and self.launching_aside is None:
+            return ()
         return tuple(one for one in (self.removing_aside, self.launching_aside) if one is not None)
 
     @property

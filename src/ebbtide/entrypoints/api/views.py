@@ -271,7 +271,8 @@ def brakes(record: Record, settings: Settings, now: int) -> Iterator[Brake]:
         check = cooled_down(record, settings.consolidation, now)
         until = record.last_consolidation_at + wait_seconds(record, settings.consolidation)
         on = not check.passed
-        yield Brake(name="consolidation cooldown", on=on, says=check.says, until=until if on else None)
+        says = check.says if on else "over"
+        yield Brake(name="consolidation cooldown", on=on, says=says, until=until if on else None)
     aside = record.set_aside
     names = ", ".join(one.id for one in record.all_set_aside)
     says = f"{names} waits for `ebbtide resume`" if names else "nothing"
