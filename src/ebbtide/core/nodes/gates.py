@@ -220,7 +220,7 @@ def keeps_minimum(
 
 
 def keeps_awake(snapshot: Snapshot, record: Record, settings: Settings, removing: Sequence[Going]) -> Check:
-    """While a pool sleeps, the minimum of the cluster is lower, so that its workers may go. The other pools
+    """While a pool sleeps, the minimum of the cluster is lower, so its workers may go. The other pools
     keep the whole minimum by themselves, as far as they have it."""
     names, asleep = {one.node_name for one in removing}, sleeping_pools(settings)
     stays = [node for node in standing(snapshot, record) if node.name not in names]
