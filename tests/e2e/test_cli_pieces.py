@@ -175,7 +175,7 @@ def test_a_record_is_described_with_all_that_holds_it_up() -> None:
     for part in (
         "held by host-1 for another 100 s",
         "4 (2 to 10 allowed), 31 pods on them",
-        "pods pending  for 30 s",
+        "some pod pending  for 30 s",
         "removals for another 60 s, after 2 failures in a row",
         "the cluster has looked too small for 20 s",
         "paused (upgrade)",

@@ -74,6 +74,13 @@ OF_LANES = (
         ("unit:tests/unit/test_launch_backoff.py",),
     ),
     Mutant(
+        "the pools that are awake shrink below the minimum while another sleeps",
+        "keeps_awake",
+        "left >= least",
+        "True",
+        ("unit:tests/unit/test_gates.py", "story:a-sleeping-pool-lowers"),
+    ),
+    Mutant(
         "nodes of another pool stand in for one that is sold out",
         "without_minimum",
         "not without",

@@ -106,7 +106,8 @@ class Choice:
         """Of what can be chosen from: nodes left out of any plan may stay, but are not counted on."""
         pools = tuple((pool.name, pool.min_workers) for pool in self._settings.pools)
         zones = {node.zone for node in self._snapshot.cluster.workers}
-        return Floors(max(self._settings.min_workers, self._rules.min_nodes), pools, len(zones) > 1)
+        least = max(self._settings.min_workers, self._settings.awake_min_workers, self._rules.min_nodes)
+        return Floors(least, pools, len(zones) > 1)
 
     @cached_property
     def _bound(self) -> Decimal:
