@@ -261,7 +261,7 @@ class Going(Protocol):
 
 
 def in_disruption(record: Record, except_for: Collection[str] = ()) -> tuple[Going, ...]:
-    """All that is being removed, whatever started it. Instances in `besides` are not counted."""
+    """All that is being removed, whatever started it. Instances in `except_for` are not counted."""
     found: dict[str, Going] = {removal.instance_id: removal for removal in removals_in_progress(record)}
     for operation in (record.removing, record.removing_aside):
         if isinstance(operation, Consolidate):
