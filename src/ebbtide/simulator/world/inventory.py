@@ -88,6 +88,11 @@ class Inventory:
         """Whether there are other nodes or pods than in the last view."""
         return self._changed
 
+    @property
+    def placed(self) -> int:
+        """How many pods have a node, the finished among them."""
+        return sum(map(len, self._on.values()))
+
     def view(self, budgets: tuple[Budget, ...]) -> ClusterView:
         if self._changed or budgets is not self._view.budgets:
             self._view = self._new_view(budgets)
