@@ -137,8 +137,8 @@ def test_a_runner_that_is_killed_in_the_middle_of_a_drain_is_a_process_and_anoth
 
 
 def test_crash_kills_a_process_also_where_the_next_step_was_to_be_rushed_through() -> None:
-    """The first hour of the demo is rushed through without its processes. A button that was pressed between two
-    of these steps killed none."""
+    """The first hour of the demo is rushed through without its processes. A button that was pressed between
+    two of these steps killed none."""
     with Replicas() as replicas:
         live = Live(1, start_before(read_history(), NOW), shop_scene(), replicas)
         for _ in range(20):
