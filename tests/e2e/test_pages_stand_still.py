@@ -330,7 +330,8 @@ APART = """() => [...document.querySelectorAll("main .icon")].map((icon) => {
   const first = document.createRange();
   while (texts.nextNode()) {
     const at = texts.currentNode.textContent.search(/[^\\s]/);
-    if (!(icon.compareDocumentPosition(texts.currentNode) & Node.DOCUMENT_POSITION_FOLLOWING) || at < 0) continue;
+    const after = icon.compareDocumentPosition(texts.currentNode) & Node.DOCUMENT_POSITION_FOLLOWING;
+    if (!after || at < 0) continue;
     first.setStart(texts.currentNode, at);
     first.setEnd(texts.currentNode, at + 1);
     break;

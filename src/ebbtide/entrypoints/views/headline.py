@@ -297,7 +297,7 @@ def _ready_in(here: HeadlineSituation, work: ops.ScaleUp | ops.Consolidate) -> s
 
 
 def _about(seconds: int) -> str:
-    """`40 s`, `2 min`: an estimate has no seconds after its minutes. A half is rounded up, as on the pages."""
+    """`40 s`, `2 min`: an estimate has no seconds after its minutes. Rounded as in the timeline below it."""
     if seconds < LONG_SECONDS:
         return f"{max(10, (seconds + 5) // 10 * 10)} s"
     return f"{(seconds + 30) // 60} min"
