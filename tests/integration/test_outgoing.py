@@ -225,6 +225,23 @@ def test_the_address_that_was_judged_is_the_one_that_is_spoken_to(
     pool.clear()
 
 
+@pytest.mark.parametrize("name", ["metadata.google.internal", "Metadata.Goog.", "instance-data"])
+def test_a_redirect_to_the_name_of_a_metadata_service_ends_before_the_name_is_looked_up(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that follows a redirect comes here with a name that no check of a URL has seen."""
+    asked: list[str] = []
+
+    def answer(host: str, *_: Any, **__: Any) -> list[Any]:
+        asked.append(host)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    with pytest.raises(AddressRefused):
+        outgoing.connected(name, 80, False, 1.0)
+    assert asked == []
+
+
 def test_a_name_that_nobody_knows_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*args: Any, **kw: Any) -> Any:
         raise socket.gaierror("no such name")

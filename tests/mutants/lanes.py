@@ -62,14 +62,21 @@ OF_LANES = (
     Mutant(
         "a pool that is sold out holds up every launch",
         "launch_backoff",
-        "_without_capacity(missed, before, latest)",
+        "_held_up(missed, before, latest)",
         "()",
         ("unit:tests/unit/test_launch_backoff.py", "story:a-pool-that-is-sold-out"),
     ),
     Mutant(
+        "a pool whose nodes never join is launched again and again",
+        "_held_up",
+        "(slot.pool,)",
+        "()",
+        ("unit:tests/unit/test_launch_backoff.py",),
+    ),
+    Mutant(
         "nodes of another pool stand in for one that is sold out",
         "without_minimum",
-        "not offers",
+        "not without",
         "True",
         ("unit:tests/unit/test_launch_backoff.py",),
     ),

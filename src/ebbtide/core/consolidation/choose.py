@@ -254,10 +254,11 @@ class Choice:
 
     def _fates(self, draft: Draft) -> Iterator[NodeAnalysis]:
         """The lines of the table: what goes, what stays, and why."""
-        scene, rules = self._scene, self._rules
-        gone = {scene.sites[number].node.name: scene.sites[number] for number in draft.removed}
+        rules = self._rules
+        removed = [self._scene.sites[number] for number in draft.removed]
+        gone = {site.node.name: site for site in removed}
         taken_in = Counter(to for _, to in draft.moves)
-        nodes = {site.node.name: site.node for site in scene.sites if site.node.name not in gone}
+        nodes = {each.node.name: each.node for each in self._found.usable if each.node.name not in gone}
         left: Counter[str] = Counter({"nodes": len(nodes)})
         left.update(f"zone {node.zone}" for node in nodes.values())
         left.update(f"pool {node.pool}" for node in nodes.values())

@@ -240,6 +240,8 @@ class Live:
             if clock.now() >= self._next_round:
                 self._next_round = clock.now() + self.scene.defaults.check_interval_seconds
                 self.scaling.round(self.owner, clock.now() + TICK_SECONDS)
+            # What the tick did has its time; what the world does until the next one is seen after it.
+            self._follow()
             clock.move_to(due)
             self.stage.world.advance_to(clock.now())
             self._follow()
@@ -261,7 +263,8 @@ class Live:
             self._new_runner()
             self._note(
                 Alarm(
-                    AlarmKind.RUNNER_DIED, f"runner {dead} {crash}; {self.owner} waits for its lease to end"
+                    AlarmKind.RUNNER_DIED,
+                    f"runner {dead} {crash}; {self.owner} continues once its lease has ended",
                 )
             )
         except EbbtideError as error:
