@@ -314,6 +314,14 @@ def test_why_nothing_is_removed(decision: Decision, says: str) -> None:
     assert f"no scale-down: {says}" in decision.reason
 
 
+def test_a_reason_that_holds_for_several_actions_is_said_once() -> None:
+    """While the cluster could not be read, the sentence said so three times."""
+    unseen = decided(make_snapshot(THREE, problems=("the API server does not answer",)), calm())
+    why = why_not(unseen, Action.SCALE_UP)
+    assert why_not(unseen, Action.SCALE_DOWN) == why
+    assert unseen.reason == f"no scale-up, no scale-down: {why}"
+
+
 def test_what_is_done_is_said_with_its_reason() -> None:
     assert decided(make_snapshot(THREE), calm()).reason == (
         "remove a1: CPU 0.10 and no pod pending for 10 min"

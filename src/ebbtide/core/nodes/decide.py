@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ebbtide.core.consolidation.evaluate import consolidate
 from ebbtide.core.nodes import gates, headroom
@@ -60,8 +61,8 @@ from ebbtide.model.snapshot import Node, Snapshot
 def decide(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str, brief: bool = False
 ) -> Decision:
-    """Where it is `brief`, the report on a consolidation that was not looked into, or finds nothing cheaper,
-    says less."""
+    """Where it is `brief`, less is said of why each node stays, and of a consolidation that was not looked
+    into or finds nothing cheaper."""
     question = Question(snapshot, record, settings, now, operation_id(now, decision_id), brief)
     verdicts: list[Verdict] = []
     for action, strategy in STRATEGIES:
@@ -99,9 +100,14 @@ WHERE_WANTED = (Action.REPAIR, Action.REPLACE, Action.CONSOLIDATE)
 
 
 def _why_nothing(verdicts: list[Verdict]) -> str:
+    """A reason that holds for several actions, such as a cluster that cannot be read, is said once."""
     told = [v for v in verdicts if v.action in (Action.SCALE_UP, Action.SCALE_DOWN)]
     told += [v for v in verdicts if v.action in WHERE_WANTED and v.checks[0].passed]
-    return "; ".join(f"no {_spoken(v.action)}: {v.failed.says}" for v in told if v.failed)
+    by_reason: dict[str, list[str]] = {}
+    for verdict in told:
+        if verdict.failed:
+            by_reason.setdefault(verdict.failed.says, []).append(f"no {_spoken(verdict.action)}")
+    return "; ".join(f"{', '.join(names)}: {says}" for says, names in by_reason.items())
 
 
 def _spoken(action: Action) -> str:
@@ -207,7 +213,7 @@ def _release(q: Question, answer: Answer) -> Iterator[Check]:
 def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     backoff = launch_backoff(q.record, q.settings)
     waits = backed_off(backoff.failures, backoff.until, q.now)
-    without = frozenset() if waits.passed else frozenset(backoff.offers)
+    without = frozenset() if waits.passed else frozenset(backoff.about)
     q = replace(q, settings=without_minimum(q.settings, without))
     settings, record = q.settings, q.record
     yield can_launch(q)
@@ -224,8 +230,11 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check("below maximum", count < settings.max_workers, says, Values(count, settings.max_workers))
     plan = plan_launch(q.snapshot, record, settings, at_least, without)
     if without:
-        says = "offers without capacity are skipped" if plan.offers else waits.says
-        yield replace(waits, passed=bool(plan.offers), says=says)
+        useful = bool(plan.offers)
+        # The back-off is the reason only if one of the skipped offers would help.
+        plan = plan if useful else plan_launch(q.snapshot, record, settings, at_least)
+        waits = replace(waits, passed=useful or not plan.offers)
+        yield replace(waits, says="offers that failed lately are skipped") if waits.passed else waits
     fits = "the pending pods fit on existing nodes or on nodes being launched"
     launch = count_of(len(plan.offers), "node")
     stopped = next(iter(plan.hopeless), plan.stopped)
@@ -332,13 +341,13 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     load = gates.load_on(ready - limit, snapshot, settings)
     if not load.passed:
         yield load
-    choose = choose_underused if one_by_one else choose_targets
+    choose = partial(choose_underused, brief=q.brief) if one_by_one else choose_targets
     removals, refusals = choose(snapshot, record, settings, q.now, limit)
     answer.refusals = refusals
     # Fewer may go than the limit allows: the load is told for those that do, or for the first that might.
     yield gates.load_on(ready - max(1, len(removals)), snapshot, settings)
     why = f"{refusals[0].node_name}: {refusals[0].reason}" if refusals else "no ready worker"
-    says = f"{len(removals)} nodes" if removals else f"none of {ready} ready workers may go; {why}"
+    says = count_of(len(removals), "node") if removals else f"none of {ready} ready workers may go; {why}"
     first = "" if removals or not refusals else refusals[0].node_name
     yield Check("a node can go", bool(removals), says, Values(len(removals), 1, first))
     yield gates.keeps_minimum(snapshot, record, settings, removals)

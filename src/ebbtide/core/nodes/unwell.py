@@ -11,10 +11,9 @@ compared by type, labels and taints.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from math import ceil
 from typing import assert_never
 
@@ -137,28 +136,64 @@ class Unfit:
     says: str
 
 
-def unfit_workers(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Iterator[Unfit]:
+def unfit_workers(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> list[Unfit]:
     """All that is unwell, drifted or expired, by name; a worker may be named for several causes."""
-    if not record.unwell and not may_be_outdated(settings):
-        return
-    for node in sorted(snapshot.cluster.workers, key=lambda one: one.name):
-        unwell = why_unwell(node, record, settings, now)
-        if unwell:
-            yield Unfit(node, RemovalReason.UNHEALTHY, unwell)
-        yield from outdated(node, snapshot, settings, now)
+    workers = snapshot.cluster.workers
+    found = [
+        Unfit(node, RemovalReason.UNHEALTHY, unwell)
+        for node in (workers if record.unwell else ())
+        if (unwell := why_unwell(node, record, settings, now))
+    ]
+    found += [one for causes in outdated_among(workers, snapshot, settings, now) for one in causes]
+    return sorted(found, key=lambda one: one.node.name)
 
 
 def track_unfit(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Record:
     """The record with what status names; as it was where not all could be seen."""
     if snapshot.problems:
         return record
-    found = islice(unfit_workers(snapshot, record, settings, now), MOST_NAMED)
+    found = unfit_workers(snapshot, record, settings, now)[:MOST_NAMED]
     return changed(record, unfit=tuple(UnfitNode(one.node.name, one.cause, one.says) for one in found))
 
 
-def may_be_outdated(settings: Settings) -> bool:
-    """Whether any worker can be: on a large cluster it takes a while to look at each."""
-    return settings.replace_drifted or any(pool.expire_seconds for pool in settings.pools)
+def outdated_among(
+    nodes: Iterable[Node], snapshot: Snapshot, settings: Settings, now: int
+) -> list[Sequence[Unfit]]:
+    """The causes of each that is drifted or expired, in their order. Of most nodes a glance tells that they
+    are not: on a large cluster it takes a while to ask all that could be wrong with each."""
+    if not settings.replace_drifted and not any(pool.expire_seconds for pool in settings.pools):
+        return []
+    current = {pool.name: _Current.of(pool) for pool in settings.pools if not pool.expire_seconds}
+    instance_of, nobody = snapshot.instance_of, _Current(frozenset(), "", bare=False)
+    found: list[Sequence[Unfit]] = []
+    for node in nodes:
+        instance = instance_of.get(node.name)
+        if instance is None or current.get(node.pool, nobody).has(node, instance):
+            continue
+        if causes := tuple(outdated(node, snapshot, settings, now)):
+            found.append(causes)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Current:
+    """What a pool launches today, for a glance."""
+
+    types: frozenset[str]
+    launch_hash: str
+    bare: bool
+    """Whether its nodes have neither labels nor taints of its own."""
+
+    @classmethod
+    def of(cls, pool: Pool) -> _Current:
+        types = frozenset(node_type.name for node_type in pool.types)
+        return cls(types, pool.launch_hash, not pool.labels and not pool.taints)
+
+    def has(self, node: Node, instance: Instance) -> bool:
+        """Whether the node is certainly one of these."""
+        kind = instance.instance_type or node.instance_type
+        same = instance.launch_hash == self.launch_hash
+        return kind in self.types and same and (self.bare or bool(self.launch_hash))
 
 
 def outdated(node: Node, snapshot: Snapshot, settings: Settings, now: int) -> Iterator[Unfit]:

@@ -121,9 +121,10 @@ def _lapses_at(kind: SpotKind, noticed_at: int, deadline: int, settings: Setting
 
 
 def _removed_elsewhere(spot: Spot, record: Record) -> bool:
-    """Whether another operation still has the node, to remove it or to give it back."""
+    """Of an answer that removes nothing itself: whether another operation still has the node, to remove it or
+    to give it back."""
     owned = {removal.instance_id for removal in open_removals(record)} | condemned(record)
-    return spot.removal is None and spot.instance_id in owned
+    return spot.instance_id in owned
 
 
 def advance(spot: Spot, situation: Situation) -> Step[Spot, Effect]:

@@ -49,7 +49,13 @@ from ebbtide.entrypoints.views.schemas import (
 from ebbtide.errors import EbbtideError
 from ebbtide.extras import how_to_add
 from ebbtide.model.decision import Action
-from ebbtide.model.events import OUTAGES, OperationBegun, OperationClosed, SwitchedBy
+from ebbtide.model.events import (
+    OUTAGES,
+    OVER_WITH_THE_NEXT_TICK,
+    OperationBegun,
+    OperationClosed,
+    SwitchedBy,
+)
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
 from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY
@@ -81,7 +87,7 @@ def router(site: Site) -> APIRouter:
         """What is in progress, what holds it back, and what the last tick said."""
         seen, record = site.sight.seen(), site.store.load()
         decision = newest(site, LogKind.DECISION, brief=True)
-        news = News(decision, newest_alarm(site), launches_took(site) if record.launching else 0)
+        news = News(decision, newest_alarm(site, record), launches_took(site) if record.launching else 0)
         return status_shape(record, seen, site.settings, site.kind, int(site.clock.now()), news)
 
     @routes.get("/nodes", dependencies=READ)
@@ -172,10 +178,14 @@ def newest(site: Site, kind: LogKind, brief: bool = False) -> LogEntry | None:
     return next(iter(site.store.read_log([kind], limit=1, brief=brief)), None)
 
 
-def newest_alarm(site: Site) -> LogEntry | None:
-    """Without outages: those of now are said as such, and those that ended are events."""
-    entries = site.store.read_log([LogKind.ALARM], limit=LATEST_ALARMS)
-    return next((entry for entry in entries if entry.data.get("alarm") not in OUTAGES), None)
+def newest_alarm(site: Site, record: Record) -> LogEntry | None:
+    """Without outages, which are said as such, and without what a later tick has put right."""
+    for entry in site.store.read_log([LogKind.ALARM], limit=LATEST_ALARMS):
+        kind = entry.data.get("alarm")
+        over = kind in OVER_WITH_THE_NEXT_TICK and record.ticked_at > entry.at
+        if kind not in OUTAGES and not over:
+            return entry
+    return None
 
 
 def launches_took(site: Site) -> int:
