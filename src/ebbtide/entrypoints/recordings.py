@@ -1,9 +1,7 @@
-"""Recordings of what is there already: Ebbtide's own log, and what Prometheus has kept, asked part by part
-and taken up again where it was cut off.
+"""Recordings from Ebbtide's own log, and from Prometheus in parts that can be resumed.
 
-A recording of Ebbtide's own log: what was seen at each logged decision, what the workers cost, and what was
-done. A decision is logged with all that was seen when it is news, and at least every `decision_log_sec`.
-Between two of them nothing is known of the pods: the last count holds.
+A decision is logged with everything that was observed if it is news, and at least every
+`decision_log_sec`. Nothing is known of the pods between two of them, so the last number holds.
 """
 
 from __future__ import annotations

@@ -286,7 +286,7 @@ def test_answers_carry_headers_that_keep_browsers_safe(client: TestClient) -> No
 
 
 @pytest.mark.parametrize("kind", [AlarmKind.RUNNER_DIED, AlarmKind.TICK_FAILED])
-def test_an_alarm_that_a_later_tick_has_put_right_is_not_said_of_now(
+def test_an_alarm_that_a_later_tick_has_corrected_is_not_shown_as_current(
     live: Live, client: TestClient, kind: AlarmKind
 ) -> None:
     """Twenty minutes after a crash it was still said that the other runner waits for the lease."""

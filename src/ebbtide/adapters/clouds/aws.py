@@ -1,13 +1,12 @@
-"""EC2 as a cloud: one instance for each slot, found again by its token and its tags; and what an error of
-EC2 or SQS means to a caller, in one sentence with the next step.
+"""EC2 as a cloud: one instance for each slot, found again by its token and tags; and the meaning of AWS
+errors.
 
-A launch is idempotent by the ClientToken that is derived from the slot's key, and carries its tags in
-the same call, so none is ever unaccounted for. boto3 repeats nothing by itself: whether a reply was
-lost must be known. Nothing without the cluster's tag is ever terminated.
+A launch is idempotent by a ClientToken that is derived from the slot's key. Its tags are set in the same
+call, so no instance is ever without them. boto3 does not retry: we must know whether a reply was lost.
+Nothing without the cluster's tag is ever terminated.
 
-What an error of EC2 or SQS means to a caller, in one sentence with the next step. A definite "no" is told
-apart from no answer at all: after the first another offer may be asked for, after the second only the same
-request may be repeated.
+A definite "no" is told apart from no answer. After the first, another offer may be tried; after the
+second, only the same request may be repeated. Each message has the next step.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What is going on and why: status, nodes, operations, decisions, the log, one pending pod, expected demand,
-and the pause switch.
+"""Routes about the cluster: status, nodes, operations, decisions, the log, a pending pod, expected
+demand, and the pause switch.
 
-What was asked of all pools together lately, and what is expected next: the band on the chart of Now. It
-comes from the notes in the log, as the daemon's own forecast does. So it is there after a restart, and on a
-server that runs no ticks.
+Past and expected demand of all pools is the band on the chart of Now. It is computed from the notes in the
+log, as the daemon's forecast is, so it is there after a restart and on a server that runs no ticks.
 """
 
 from __future__ import annotations
@@ -179,7 +178,7 @@ def newest(site: Site, kind: LogKind, brief: bool = False) -> LogEntry | None:
 
 
 def newest_alarm(site: Site, record: Record) -> LogEntry | None:
-    """Without outages, which are said as such, and without what a later tick has put right."""
+    """Without outages, which are said as such, and without what a later tick has corrected."""
     for entry in site.store.read_log([LogKind.ALARM], limit=LATEST_ALARMS):
         kind = entry.data.get("alarm")
         over = kind in OVER_WITH_THE_NEXT_TICK and record.ticked_at > entry.at

@@ -1,19 +1,18 @@
-"""`/api/v1/hold/{policy}`: for gateways that ask before they pass a request on (nginx `auth_request`, Caddy
-`forward_auth`, Envoy `ext_authz`, Traefik `ForwardAuth`). The request is held until its policy is awake.
-
-The answer is 200 as soon as the policy is awake. What is answered when time is up can be chosen, since each
-gateway shows its clients something else of it. Of a parameter that is given twice the first counts: a gateway
-that appends what its client sent cannot be made to say something else.
-
-Requests that are held until their policy is awake: asked for by gateways in front of it, one call each.
+"""`/api/v1/hold/{policy}`: for gateways that ask before they forward a request (nginx `auth_request`,
+Caddy `forward_auth`, Envoy `ext_authz`, Traefik `ForwardAuth`). The request is held until its policy is
+awake.
 
     asked ──awake──> ready
       └──wakes──> held ──ready──> ready
                    ├──time is up──> late
-                   └──caller leaves: its place is free at once
+                   └──client disconnects: its place is free at once
 
-All that come for one policy share one question and one thread that waits. Where the store does not answer,
-they are held to their deadlines and the question is asked again: the wake is written as soon as it can be.
+The answer is 200 as soon as the policy is awake. The answer after the deadline can be chosen, since each
+gateway passes on different ones. If a parameter is given twice, the first counts: a gateway appends what
+its client sent, and that must not override the gateway's own parameters.
+
+All requests for one policy share one question and one waiting thread. If the store does not answer, they
+are held until their deadlines while the wake is retried.
 """
 
 from __future__ import annotations

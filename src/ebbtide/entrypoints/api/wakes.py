@@ -1,8 +1,8 @@
-"""Waking: one policy, all that sleep, and by a signed webhook. One thread waits for all callers of one wake.
+"""Routes that wake: one policy, all sleeping ones, or by a signed webhook.
 
-Many callers wait for one wake: one thread waits for all of them, and each is answered at once. A thread for
-each caller would let a few slow wakes use up the threads that answer everything else. Each caller has a
-deadline of its own; the thread waits until the latest of them.
+One thread waits for all callers of a wake, and each is answered at once when it is ready. With a thread
+for each caller, a few slow wakes could use up the threads that answer everything else. Each caller has its
+own deadline; the thread waits until the latest.
 """
 
 from __future__ import annotations
