@@ -189,6 +189,8 @@ DERIVED = (
     "unmatched",
     "working",
     "schedulable",
+    "enlisted",
+    "alive_by_pool",
 )
 """What a snapshot derives from nodes and instances alone."""
 NOT_UNDERSTOOD = (TypeError, AttributeError)
