@@ -209,7 +209,7 @@ def observe(ports: Ports, settings: Settings) -> Snapshot:
         problems.append(f"the cloud could not be read: {error}")
     now = int(ports.clock.now())
     # A worker that is not Ready has no fresh sample while it is dead: that must not hide the others' load.
-    cpu = ports.metrics.read_cpu([node.name for node in view.workers if node.ready])
+    cpu = ports.metrics.read_cpu(view.ready_names)
     players = read_players(ports, settings, view)
     return Snapshot(now, view, instances, fresh(cpu, settings, now), tuple(problems), players)
 
