@@ -17,7 +17,7 @@ from typing import Protocol
 from ebbtide.core.consolidation.emptied_nodes import track_leaving
 from ebbtide.core.consolidation.game_servers import UNKNOWN, labels_of
 from ebbtide.core.nodes import decide
-from ebbtide.core.nodes.orphans import track_orphans
+from ebbtide.core.nodes.orphans import newly_foreign, track_orphans
 from ebbtide.core.nodes.timers import TimerWarning, track
 from ebbtide.core.nodes.unwell import track_unfit
 from ebbtide.core.words import a_while
@@ -100,9 +100,10 @@ class Always:
     """Computes every time."""
 
     def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked:
-        record, warnings = track(snapshot, record, settings, now)
+        before, (record, warnings) = record, track(snapshot, record, settings, now)
         record = track_leaving(snapshot, record, now)
         record = track_orphans(snapshot, record, settings, now)
+        warnings += tuple(newly_foreign(snapshot, before, record, settings, now))
         return track_unfit(snapshot, record, settings, now), warnings
 
     def decide(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ebbtide.core.consolidation.evaluate import evaluate
 from ebbtide.core.consolidation.game_servers import (
     PLAN,
     PLAYERS,
@@ -17,7 +18,6 @@ from ebbtide.core.consolidation.game_servers import (
     tier_of,
     why_not_movable,
 )
-from ebbtide.core.consolidation.evaluate import evaluate
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import Record
 from tests.builders import NOW, make_pod

@@ -100,6 +100,32 @@ def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
     )
 
 
+def may_be_foreign(instance: Instance, settings: Settings) -> bool:
+    """Whether a lone instance may be a worker of another cluster that has the same name and is in the same
+    account: it was launched with a configuration, or for a pool, that this one does not have. What a crash of
+    ours left behind was launched with ours, unless that was changed just then."""
+    pool = settings.pool_named(instance.pool)
+    if pool is None:
+        return True
+    return bool(instance.launch_hash and pool.launch_hash) and instance.launch_hash != pool.launch_hash
+
+
+def newly_foreign(
+    snapshot: Snapshot, before: Record, record: Record, settings: Settings, now: int
+) -> Iterator[str]:
+    """What to say of each whose grace ended since the tick before: it is left alone from now on."""
+    for one in lone_instances(snapshot, record) if record.orphans else ():
+        ended = overdue(record, one.id, settings, now) and not overdue(
+            record, one.id, settings, before.ticked_at
+        )
+        if ended and may_be_foreign(one, settings):
+            yield (
+                f"{one.id} has the tag of cluster {settings.cluster} but no node here, and was launched with "
+                f"another configuration of pool {one.pool}: it is left alone. If another cluster has the same "
+                "cluster.name, rename one of them; else remove the instance by hand"
+            )
+
+
 def dead_nodes(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
     """Workers that are not ready and whose instance is gone: the cloud says so, or no longer lists the id
     that was set as a label when it joined. A machine that merely lacks our tag is not one of them."""
