@@ -120,9 +120,9 @@ def newly_foreign(
         )
         if ended and may_be_foreign(one, settings):
             yield (
-                f"{one.id} has the tag of cluster {settings.cluster} but no node here, and was launched with "
-                f"another configuration of pool {one.pool}: it is left alone. If another cluster has the same "
-                "cluster.name, rename one of them; else remove the instance by hand"
+                f"{one.id} has the tag of cluster {settings.cluster} but no node here, and was launched "
+                f"with another configuration of pool {one.pool}: it is left alone. If another cluster has "
+                "the same cluster.name, rename one of them; else remove the instance by hand"
             )
 
 
