@@ -17,7 +17,7 @@ from typing import Protocol
 from ebbtide.core.consolidation.emptied_nodes import track_leaving
 from ebbtide.core.consolidation.game_servers import UNKNOWN, labels_of
 from ebbtide.core.nodes import decide
-from ebbtide.core.nodes.orphans import track_orphans
+from ebbtide.core.nodes.orphans import Foreign, newly_foreign, track_orphans
 from ebbtide.core.nodes.timers import TimerWarning, track
 from ebbtide.core.nodes.unwell import track_unfit
 from ebbtide.core.words import a_while
@@ -48,7 +48,7 @@ from ebbtide.ports import (
 _log = logging.getLogger(__name__)
 SettingsNow = Callable[[Settings], Settings]
 Expecting = Callable[[Settings, Snapshot], Settings]
-Tracked = tuple[Record, tuple[TimerWarning, ...]]
+Tracked = tuple[Record, tuple[TimerWarning | Foreign, ...]]
 """The record with its timers brought up to now, and what had to be corrected."""
 
 
@@ -100,10 +100,11 @@ class Always:
     """Computes every time."""
 
     def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked:
-        record, warnings = track(snapshot, record, settings, now)
+        before, (record, warnings) = record, track(snapshot, record, settings, now)
         record = track_leaving(snapshot, record, now)
         record = track_orphans(snapshot, record, settings, now)
-        return track_unfit(snapshot, record, settings, now), warnings
+        foreign = newly_foreign(snapshot, before, record, settings, now)
+        return track_unfit(snapshot, record, settings, now), (*warnings, *foreign)
 
     def decide(
         self, snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str
