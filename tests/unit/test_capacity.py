@@ -214,7 +214,7 @@ def test_of_a_machine_that_neither_list_shows_the_most_that_its_pool_has_is_coun
     assert held_by_pool(make_snapshot(), record, pool, cautious=False) == Resources(0, 0)
 
 
-def test_a_slot_is_held_against_the_limits_of_its_pool_by_what_is_seen_now() -> None:
+def test_a_slot_is_counted_against_the_limits_of_its_pool_by_what_is_seen_now() -> None:
     pool = make_pool(limits=PoolLimits(cpu_milli=4000))
     record = make_record(operation=make_scale_up(make_slot("s1")), counted_before=(Counted(pool.name, 2),))
     assert why_over_limits(make_snapshot(), record, pool) == ""
@@ -243,4 +243,4 @@ def test_a_slot_whose_instance_is_alive_under_another_key_is_still_expected() ->
 def test_an_average_is_known_where_no_more_than_a_third_is_missing(
     asked: str, sampled: str, known: bool
 ) -> None:
-    assert (why_unknown(asked, sampled, 180) == "") == known
+    assert bool(why_unknown(asked, sampled, 180)) != known

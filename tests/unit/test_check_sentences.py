@@ -47,6 +47,7 @@ from tests.unit import test_refused as refusing
 from tests.unit.consolidation import builders as repacking
 
 SETTINGS, IDLE = make_settings(), RemovalReason.IDLE
+BY_NODE = make_settings(scale_down_by=JudgedBy.NODE)
 TWO, THREE = make_nodes("a1", "b1"), make_nodes("a1", "a2", "b1")
 FULL = [make_pod(f"full-{node.name}", 4000, node_name=node.name) for node in TWO]
 
@@ -143,6 +144,7 @@ GATES: list[tuple[Callable[[], Check], str]] = [
         "no worker would be left, and every pool may be empty",
     ),
     (lambda: gates.no_pod_pending(make_snapshot(TWO)), "no pod is pending"),
+    (lambda: gates.none_pending_for(TWO[0], make_snapshot(TWO), BY_NODE), "no pod is pending"),
     (
         lambda: gates.no_pod_pending(make_snapshot(TWO, [pending(), pending("db")])),
         "2 pods are pending, default/web first",

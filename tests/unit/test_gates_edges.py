@@ -187,6 +187,7 @@ def test_a_pod_that_can_never_go_onto_an_empty_node_does_not_keep_it() -> None:
     elsewhere = Scheduling(node_selector=(("disk", "ssd"),))
     assert asked(pending("large", 9000)) == FREE
     assert asked(pending("elsewhere", scheduling=elsewhere)) == FREE
+    assert asked(pending("agent", 100, controller="DaemonSet")) == FREE, "it comes and goes with its node"
     assert asked() == FREE
 
 

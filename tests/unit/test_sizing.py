@@ -331,3 +331,17 @@ def test_the_limit_that_keeps_pods_pending_is_told_although_load_ends_at_the_max
     stopped = plan(crowded, at_least=1, pools=(make_pool(max_workers=2),)).stopped
     assert stopped is not None
     assert stopped.cause is StopCause.AT_LIMITS
+
+
+def test_what_is_kept_for_a_woken_pool_is_not_planned_for_pods() -> None:
+    """Of two nodes one is for the woken pool, so pods get one that is large enough for them all."""
+    plain = make_pool("plain", types=(make_type("cheap", price="0.01"), make_type("big", 8000, price="0.2")))
+    asleep = make_pool("asleep", types=(make_type("own"),), waking=True, min_workers=1, zones=("a",))
+    tied = Scheduling(node_selector=(("ebbtide.dev/pool", "plain"),))
+    pods = [waiting(f"p{number}", 3000, scheduling=tied) for number in range(2)]
+    settings = make_settings(pools=(plain, asleep), max_batch_up=2, max_workers=2, min_workers=0)
+    found = plan_launch(make_snapshot([], pods), make_record(), settings, 1)
+    assert sorted(f"{offer.pool.name}/{offer.node_type.name}" for offer in found.offers) == [
+        "asleep/own",
+        "plain/big",
+    ]
