@@ -335,7 +335,7 @@ def test_the_limit_that_keeps_pods_pending_is_told_although_load_ends_at_the_max
 
 def test_what_is_kept_for_a_woken_pool_is_not_planned_for_pods() -> None:
     """Of two nodes one is for the woken pool, so pods get one that is large enough for them all."""
-    plain = make_pool("plain", types=(make_type("cheap", price="0.01"), make_type("big", 8000, price="0.2")))
+    plain = make_pool("plain", types=(make_type("cheap", price="0.01"), make_type("big", 8000, price="0.03")))
     asleep = make_pool("asleep", types=(make_type("own"),), waking=True, min_workers=1, zones=("a",))
     tied = Scheduling(node_selector=(("ebbtide.dev/pool", "plain"),))
     pods = [waiting(f"p{number}", 3000, scheduling=tied) for number in range(2)]
