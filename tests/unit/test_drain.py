@@ -8,7 +8,15 @@ import pytest
 
 from ebbtide.core.nodes.drain import Disruptions, DrainReason, Judgement, Treatment, judge, plan_drain
 from ebbtide.model.operation import NO_OBSTACLE, Obstacle, RemovalCause
-from ebbtide.model.pod import Budget, Pod, PodPhase, Scheduling
+from ebbtide.model.pod import (
+    Budget,
+    LabelSelector,
+    Pod,
+    PodPhase,
+    Requirement,
+    Scheduling,
+    SelectorOperator,
+)
 from tests.builders import make_budget, make_node, make_pod, make_settings
 
 FREE = Disruptions(())
@@ -154,6 +162,17 @@ def test_a_budget_that_is_only_asked_is_not_spent() -> None:
 def test_a_budget_covers_matching_pods_of_its_own_namespace_alone() -> None:
     pods = [make_pod("web-0", labels=LABELS, namespace="other"), make_pod("db-0", labels=(("app", "db"),))]
     assert {j.treatment for j in under(make_budget(0, app="web"), pods=pods)} == {Treatment.EVICT}
+
+
+@pytest.mark.parametrize("key", ["tier", "app"])
+def test_a_budget_counts_whichever_of_its_requirements_comes_first(key: str) -> None:
+    here = Requirement("app", SelectorOperator.IN, ("web",))
+    not_there = Requirement("tier", SelectorOperator.NOT_IN, ("batch",))
+    asked = (not_there, here) if key == "tier" else (here, not_there)
+    budget = Budget("default", "web", LabelSelector(asked), 0)
+    batch = make_pod("web-batch", labels=(*LABELS, ("tier", "batch")))
+    treatments = [j.treatment for j in under(budget, pods=[WEB[0], batch])]
+    assert treatments == [Treatment.WAIT, Treatment.EVICT]
 
 
 def test_a_pod_under_several_budgets_is_not_evicted_because_the_api_would_refuse() -> None:

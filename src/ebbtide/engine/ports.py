@@ -18,7 +18,7 @@ from ebbtide.core.consolidation.emptied_nodes import track_leaving
 from ebbtide.core.consolidation.game_servers import UNKNOWN, labels_of
 from ebbtide.core.nodes import decide
 from ebbtide.core.nodes.orphans import track_orphans
-from ebbtide.core.nodes.timers import track
+from ebbtide.core.nodes.timers import TimerWarning, track
 from ebbtide.core.nodes.unwell import track_unfit
 from ebbtide.core.words import a_while
 from ebbtide.errors import EbbtideError
@@ -48,8 +48,8 @@ from ebbtide.ports import (
 _log = logging.getLogger(__name__)
 SettingsNow = Callable[[Settings], Settings]
 Expecting = Callable[[Settings, Snapshot], Settings]
-Tracked = tuple[Record, tuple[str, ...]]
-"""The record with its timers brought up to now, and warnings to say aloud."""
+Tracked = tuple[Record, tuple[TimerWarning, ...]]
+"""The record with its timers brought up to now, and what had to be corrected."""
 
 
 class Observers:

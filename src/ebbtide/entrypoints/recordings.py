@@ -208,6 +208,7 @@ def record_prometheus(
     server = Prometheus(source)
     kept = wanted.output.with_name(f"{wanted.output.name}.part")
     notes: list[str] = []
+    history = None
     try:
         end = _now(server, notes) if wanted.until is None else wanted.until
         end -= end % wanted.step
@@ -218,11 +219,14 @@ def record_prometheus(
         past = Past(span.start, span.end, wanted.step, _read(history, wanted.step), notes)
         return Found(record_metrics(past, written, config), notes, history)
     except Unknown as why:
+        if history is not None and not history.read_any:
+            history.done()
         raise EbbtideError(  # nothing but reading: there is nothing that may have been carried out
             f"{why}; nothing was written to {wanted.output}. Run the same command again: what was read is in "
             f"{kept} and is not asked for again."
             if kept.exists()
-            else f"{why}; nothing was written to {wanted.output}. Correct the address, or try again."
+            else f"{why}; nothing was written to {wanted.output}. Correct the address or the token file, or "
+            "try again."
         ) from why
     except Usage:
         kept.unlink(missing_ok=True)  # it says nothing that another run could use

@@ -240,8 +240,13 @@ class QueriedHistory:
             yield at, last
             at = last - (last - at) % asked.step + asked.step
 
+    @property
+    def read_any(self) -> bool:
+        """Whether another run could use what is in the file."""
+        return bool(self._known)
+
     def done(self) -> None:
-        """All was read and written elsewhere."""
+        """All was read and written elsewhere, or nothing was read."""
         self._path.unlink(missing_ok=True)
 
     def _resume(self, span: QueriedSpan) -> QueriedSpan:

@@ -66,6 +66,7 @@ def repeat(clock: Clock, call: Callable[[bool], T], lost: Unanswered | None = No
             # Crash table: write-reply-lost. The nonce shows whether the write was ours.
             if lost is None:
                 raise
+            # Only the lost reply says what may have happened; this error says nothing was done now.
             if isinstance(error, StoreUnusable):
                 raise lost from error
         if lost is not None and failures >= ATTEMPTS:
@@ -100,6 +101,7 @@ class StoredLease:
         return bool(self.owner) and self.owner != owner and self.until >= now
 
     def take(self, name: str, owner: str, now: int, ttl_seconds: int) -> Lease:
+        # A new holder gets a new token, so calls of the one before can be told apart and refused.
         token = self.token if self.owner == owner else self.token + 1
         return Lease(name, owner, token, now + ttl_seconds)
 
@@ -143,6 +145,7 @@ class Outwaiting:
             self._seen.pop(name, None)
             return False
         before, since = self._seen.get(name, (held, now))
+        # Renewed, or our own clock went back: begin to wait again.
         if before != held or since > now:
             since = now
         self._seen[name] = (held, since)
@@ -192,6 +195,7 @@ def refusal(stored: Stored, record: Record) -> Conflict | None:
     lanes = tuple(zip(action_ids(record), stored.action_ids, strict=True))
     begins = next((wanted for wanted, open_id in lanes if wanted and wanted != open_id), "")
     ends = next((open_id for wanted, open_id in lanes if open_id and wanted != open_id), "")
+    # One write that swaps them would lose the steps of the operation that it ends.
     if begins and ends:
         return Conflict(
             f"cluster {record.cluster!r} is in the middle of {ends}: "
@@ -217,6 +221,7 @@ class Attempt:
         raises when it is definite that it is not, or when that can no longer be known."""
         if self.was_ours(stored):
             return
+        # Others have written over it: the nonce that would tell is gone.
         if self.reply_lost and stored.rev > self.record.rev + 1:
             raise Unanswered(
                 f"the reply to a write of cluster {self.record.cluster!r} was lost and others have written "

@@ -144,6 +144,7 @@ def _why_gates_hold(
     checks = (
         Check("nodes kept", left >= least, says),
         gates.keeps_minimum(snapshot, record, settings, removals),
+        gates.keeps_awake(snapshot, record, settings, removals),
         gates.keeps_zones(snapshot, record, settings, removals),
         gates.within_budget(snapshot, record, settings, removals, RemovalReason.EMPTY),
         keeps_headroom(snapshot, record, settings, sorted(names)),

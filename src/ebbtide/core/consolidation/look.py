@@ -102,9 +102,8 @@ def look(
     sizes = [offer.room for offer in offers]
     sizes += [shares.of(each.node.allocatable, each.node.max_pods) for each in usable]
     most = (max((s[0] for s in sizes), default=0), max((s[1] for s in sizes), default=0), 0)
-    for each in judged:
-        judging.sort_pods(each, most)
-        judging.keep_what_is_new(each)
+    judging.sort_pods(judged, most)
+    judging.keep_what_is_new(judged)
     outline = outline_of(usable, offers, shares)
     return Look(judged, usable, outline, currency, snapshot.cluster, offers, now)
 
@@ -163,13 +162,32 @@ class _Judging:
             return Why(NodeCause.NO_PRICE, says, each.price.currency)
         return None
 
-    def sort_pods(self, each: Judged, most: Size) -> None:
+    def sort_pods(self, judged: Sequence[Judged], most: Size) -> None:
+        """Most pods of a cluster are like many others, and may be moved: what holds for one of these is asked
+        once, and only nodes with others are gone through pod by pod."""
+        loads = self._snapshot.cluster.loads
+        for each in judged:
+            each.held = loads.get(each.node.name, EMPTY).of(held_of)
+        different: dict[tuple[object, ...], Pod] = {}
+        for each in judged:
+            if self._is_plain(each.held, most):
+                different |= each.held.different
+        stay = {alike for alike, pod in different.items() if self._why_stays(pod, most) is not None}
+        for each in judged:
+            if self._is_plain(each.held, most) and each.held.alikes.isdisjoint(stay):
+                each.movable = each.held.loose
+            else:
+                self._sort_pods_of(each, most)
+
+    def _is_plain(self, held: Held, most: Size) -> bool:
+        """Whether it is enough to ask for one of all loose pods that are alike."""
+        too_large = held.largest[0] > most[0] or held.largest[1] > most[1]
+        return not (self._players or held.special or too_large)
+
+    def _sort_pods_of(self, each: Judged, most: Size) -> None:
         first: Why | None = None
         more = 0
-        held = each.held = self._snapshot.cluster.loads.get(each.node.name, EMPTY).of(held_of)
-        if self._all_move(held, most):
-            each.movable = held.loose
-            return
+        held = each.held
         movable: list[Pod] = []
         staying: list[Pod] = []
         for pod in held.loose:
@@ -183,12 +201,6 @@ class _Judging:
         if first and not each.kept:
             others = f" (and {more - 1} more)" if more > 1 else ""
             each.kept = replace(first, says=first.says + others)
-
-    def _all_move(self, held: Held, most: Size) -> bool:
-        """Whether each pod may be moved; where one may not, all are asked for the reason."""
-        if self._players or held.special or held.largest[0] > most[0] or held.largest[1] > most[1]:
-            return False
-        return all(not self._why_stays(held.different[alike], most) for alike in held.alikes - self._free)
 
     def _why_stays(self, pod: Pod, most: Size) -> Why | None:
         asked = pod.requests
@@ -212,21 +224,30 @@ class _Judging:
             return Why(NodeCause.NO_PLACE, says, pod.full_name)
         return None
 
-    def keep_what_is_new(self, each: Judged) -> None:
-        """A node that was launched, or emptied, just now."""
+    def keep_what_is_new(self, judged: Sequence[Judged]) -> None:
+        """Nodes that were launched, or emptied, just now."""
         rules = self._settings.consolidation
-        each.idle_since = 0 if each.pods else self._emptied.get(each.node.uid, 0)
-        if each.kept:
-            return
-        age = each.age(self._now)
-        if age < rules.min_uptime_seconds:
-            least = a_while(rules.min_uptime_seconds)
-            says = f"it is {a_while(age)} old, at least {least} required"
-            each.kept = Why(NodeCause.TOO_YOUNG, says)
-        elif not each.pods and (idle := each.idle(self._now)) < rules.min_idle_seconds:
-            least = a_while(rules.min_idle_seconds)
-            says = f"it has been empty for {a_while(idle)}, at least {least} required"
-            each.kept = Why(NodeCause.NOT_IDLE, says)
+        young = {each.node.name for each in self._young(judged)}
+        for each in judged:
+            each.idle_since = 0 if each.pods else self._emptied.get(each.node.uid, 0)
+            if each.kept:
+                continue
+            if each.node.name in young:
+                least = a_while(rules.min_uptime_seconds)
+                says = f"it is {a_while(each.age(self._now))} old, at least {least} required"
+                each.kept = Why(NodeCause.TOO_YOUNG, says)
+            elif not each.pods and (idle := each.idle(self._now)) < rules.min_idle_seconds:
+                least = a_while(rules.min_idle_seconds)
+                says = f"it has been empty for {a_while(idle)}, at least {least} required"
+                each.kept = Why(NodeCause.NOT_IDLE, says)
+
+    def _young(self, judged: Sequence[Judged]) -> Iterator[Judged]:
+        """Only the youngest are asked for their age, up to the first that is old enough."""
+        least = self._settings.consolidation.min_uptime_seconds
+        for each in sorted(judged, key=lambda one: one.node.created_at, reverse=True):
+            if each.age(self._now) >= least:
+                return
+            yield each
 
 
 def _analysis(each: Judged, now: int) -> NodeAnalysis:
@@ -269,9 +290,10 @@ class Judged:
 
 
 def outline_of(usable: Sequence[Judged], offers: Sequence[Offered], shares: Shares) -> Outline:
-    sizes: Counter[Size] = Counter()
+    sizes: dict[Size, int] = {}
     for each in usable:
-        sizes.update(each.held.sizes)
+        for size, often in each.held.sizes.items():
+            sizes[size] = sizes.get(size, 0) + often
     places = tuple(_place(each, shares) for each in usable)
     return Outline(places, tuple((offer.room, offer.price) for offer in offers), sizes)
 

@@ -200,12 +200,9 @@ class Scene:
     @cached_property
     def largest_first(self) -> tuple[tuple[int, ...], ...]:
         """The parcels of each site: what has rules of its own before the rest, and large before small."""
-
-        def order(number: int) -> tuple[bool, float, str]:
-            parcel = self.parcels[number]
-            return not parcel.alone, -self.worths[parcel.kind], parcel.pod.uid
-
-        return tuple(tuple(sorted(site.parcels, key=order)) for site in self.sites)
+        worths = self.worths
+        places = [(not each.alone, -worths[each.kind], each.pod.uid) for each in self.parcels]
+        return tuple(tuple(sorted(site.parcels, key=places.__getitem__)) for site in self.sites)
 
     @cached_property
     def begins_with(self) -> tuple[tuple[int, int], ...]:
@@ -222,4 +219,4 @@ class Scene:
     def held_worths(self) -> tuple[float, ...]:
         """What the parcels of each site are worth."""
         worths = [self.worths[parcel.kind] for parcel in self.parcels]
-        return tuple(sum(worths[each] for each in site.parcels) for site in self.sites)
+        return tuple(sum([worths[each] for each in site.parcels]) for site in self.sites)

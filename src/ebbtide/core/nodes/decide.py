@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ebbtide.core.consolidation.evaluate import consolidate
 from ebbtide.core.nodes import gates, headroom
@@ -60,8 +61,8 @@ from ebbtide.model.snapshot import Node, Snapshot
 def decide(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str, brief: bool = False
 ) -> Decision:
-    """Where it is `brief`, the report on a consolidation that was not looked into, or finds nothing cheaper,
-    says less."""
+    """Where it is `brief`, less is said of why each node stays, and of a consolidation that was not looked
+    into or finds nothing cheaper."""
     question = Question(snapshot, record, settings, now, operation_id(now, decision_id), brief)
     verdicts: list[Verdict] = []
     for action, strategy in STRATEGIES:
@@ -212,7 +213,7 @@ def _release(q: Question, answer: Answer) -> Iterator[Check]:
 def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     backoff = launch_backoff(q.record, q.settings)
     waits = backed_off(backoff.failures, backoff.until, q.now)
-    without = frozenset() if waits.passed else frozenset(backoff.offers)
+    without = frozenset() if waits.passed else frozenset(backoff.about)
     q = replace(q, settings=without_minimum(q.settings, without))
     settings, record = q.settings, q.record
     yield can_launch(q)
@@ -229,8 +230,11 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check("below maximum", count < settings.max_workers, says, Values(count, settings.max_workers))
     plan = plan_launch(q.snapshot, record, settings, at_least, without)
     if without:
-        says = "what had no capacity is left out" if plan.offers else waits.says
-        yield replace(waits, passed=bool(plan.offers), says=says)
+        useful = bool(plan.offers)
+        # Only where what is left out would help, that it is left out is the reason.
+        plan = plan if useful else plan_launch(q.snapshot, record, settings, at_least)
+        waits = replace(waits, passed=useful or not plan.offers)
+        yield replace(waits, says="what failed lately is left out") if waits.passed else waits
     fits = "the pending pods fit on nodes that are there or on their way"
     launch = count_of(len(plan.offers), "node")
     stopped = next(iter(plan.hopeless), plan.stopped)
@@ -337,8 +341,7 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     load = gates.load_on(ready - limit, snapshot, settings)
     if not load.passed:
         yield load
-        return
-    choose = choose_underused if one_by_one else choose_targets
+    choose = partial(choose_underused, brief=q.brief) if one_by_one else choose_targets
     removals, refusals = choose(snapshot, record, settings, q.now, limit)
     answer.refusals = refusals
     # Fewer may go than the limit allows: the load is told for those that do, or for the first that might.

@@ -32,8 +32,7 @@ from ebbtide.core.nodes.unwell import (
     Unfit,
     is_due,
     longest_unwell,
-    may_be_outdated,
-    outdated,
+    outdated_among,
     pool_well,
     still_there,
     why_unwell,
@@ -127,7 +126,8 @@ class Chosen:
 def repair(q: Question, answer: Answer) -> Iterator[Check]:
     """Workers that have been unwell for too long, the longest first."""
     workers = q.snapshot.cluster.workers if q.settings.repair else ()
-    due = [node for node in workers if is_due(node, q.record, q.settings, q.now)]
+    asked = workers if q.record.unwell else ()
+    due = [node for node in asked if is_due(node, q.record, q.settings, q.now)]
     says = f"{len(due)} of {count_of(len(workers), 'worker')} are unwell for too long"
     says = says if q.settings.repair else "repair is off"
     yield Check("a worker is unwell", bool(due), says, Values(len(due), 1))
@@ -144,12 +144,8 @@ def _unwell_since(node: Node, q: Question) -> int:
 def replace_outdated(q: Question, answer: Answer) -> Iterator[Check]:
     """Ready workers that are drifted or expired, the oldest first."""
     workers = staying(q.snapshot, q.record)
-    asked = workers if may_be_outdated(q.settings) else ()
-    found = [
-        next(iter(causes))
-        for node in sorted(asked, key=lambda node: (node.created_at, node.name))
-        if (causes := [*outdated(node, q.snapshot, q.settings, q.now)])
-    ]
+    found = [causes[0] for causes in outdated_among(workers, q.snapshot, q.settings, q.now)]
+    found.sort(key=lambda unfit: (unfit.node.created_at, unfit.node.name))
     says = f"{len(found)} of {count_of(len(workers), 'ready worker')} are drifted or expired"
     yield Check("a worker is drifted or expired", bool(found), says, Values(len(found), 1))
     yield gates.load_known(q.snapshot)

@@ -142,9 +142,9 @@ class Policies:
             raise PolicyRefused(policy.name, problems)
 
     def _problems(
-        self, policy: Policy, beside: Collection[Policy] | Iterator[Policy]
+        self, policy: Policy, stored: Collection[Policy] | Iterator[Policy]
     ) -> tuple[PolicyProblem, ...]:
-        others = (other for other in beside if other.id != policy.id)
+        others = (other for other in stored if other.id != policy.id)
         return (*check_policy(policy, others, self._pools), *self._stranded(policy))
 
     def _stranded(self, policy: Policy) -> Iterator[PolicyProblem]:

@@ -10,7 +10,7 @@ from ebbtide.core.consolidation.evaluate import cooled_down
 from ebbtide.core.consolidation.pace import wait_seconds
 from ebbtide.core.operations.facts import Part, part_name, parts
 from ebbtide.core.prices import CostPoint, cost_point, price_of
-from ebbtide.core.words import a_while, count_of
+from ebbtide.core.words import a_while, count_of, names_of
 from ebbtide.engine.outages import Origin
 from ebbtide.entrypoints.api.site import Seen
 from ebbtide.entrypoints.views.headline import (
@@ -258,12 +258,14 @@ def brakes(record: Record, settings: Settings, now: int) -> Iterator[Brake]:
         left = until - now
         says = f"{a_while(left)} left of {a_while(seconds)}" if left > 0 else "over"
         yield Brake(name=name, on=left > 0, says=says, until=until if left > 0 else None)
-    for name, failures, until in (
-        ("launch back-off", record.launch_failures, record.launch_backoff_until),
-        ("removal back-off", record.removal_failures, record.removal_backoff_until),
+    offers = record.launch_backoff_offers
+    for name, failures, until, about in (
+        ("launch back-off", record.launch_failures, record.launch_backoff_until, offers),
+        ("removal back-off", record.removal_failures, record.removal_backoff_until, ()),
     ):
         on = until > now
         says = f"{count_of(failures, 'failure')} in a row, {a_while(until - now)} left" if on else "none"
+        says += f": only {names_of(about)}" if on and about else ""
         yield Brake(name=name, on=on, says=says, until=until if on else None)
     if settings.consolidation.enabled:
         check = cooled_down(record, settings.consolidation, now)

@@ -186,12 +186,12 @@ class _Header(msgspec.Struct, frozen=True):
 def write_recording(path: Path, recording: Recording) -> int:
     """The size in bytes. It is there whole or not at all."""
     data = gzip.compress(msgspec.json.encode(recording), 6, mtime=0)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_bytes(data)
-        os.replace(beside, path)
+        draft.write_bytes(data)
+        os.replace(draft, path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise ConfigError(
             f"the recording {path} cannot be written: {error.strerror}; nothing was left behind. Name a file "
             "in a folder that you may write to."

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from math import ceil, isfinite
 from statistics import fmean
 from typing import Any
@@ -148,8 +149,8 @@ def record_metrics(past: Past, written: Mapping[str, Any], config: Config) -> Re
             f"Prometheus has no series of {NEEDED} in this time; nothing was written. Install "
             "kube-state-metrics, or name the Prometheus that scrapes it."
         )
-    start = looks[0]
-    _note_missing(past, start)
+    start, end = looks[0], min(looks[-1] + past.step, past.end)
+    _note_missing(past, looks, end)
     demand = {key: _series(curve, looks) for key, curve in _replicas(past).items()}
     requests = _requests(past)
     _refuse_without_memory(requests)
@@ -161,13 +162,13 @@ def record_metrics(past: Past, written: Mapping[str, Any], config: Config) -> Re
     story = {
         "name": "recorded from Prometheus",
         "start": datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "until": past.end - start,
+        "until": end - start,
         "settings": dict(written),
         "nodes": nodes.at(start),
         "workloads": workloads,
     }
     coverage = {
-        "demand": _share(len(looks), (past.end - past.start) // past.step + 1),
+        "demand": _share(len(looks), (end - start) // past.step + (end == past.end)),
         "pods": _share_of_pods(past),
         "requests": _share(len(known), len(demand)),
         "nodes": nodes.known,
@@ -198,14 +199,29 @@ def _looks(past: Past) -> list[int]:
     return sorted({int(at) for curve in curves for at, _ in curve.values})
 
 
-def _note_missing(past: Past, start: int) -> None:
+def _note_missing(past: Past, looks: Sequence[int], end: int) -> None:
+    start, days = looks[0], (end - looks[0]) / 86_400
+    recorded = f"{days:.1f} of {(past.end - past.start) / 86_400:.1f} days are recorded"
     if start - past.start > past.step:
-        days, asked = (past.end - start) / 86_400, (past.end - past.start) / 86_400
-        first = datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%d %H:%M UTC")
         past.notes.append(
-            f"Prometheus knows nothing before {first}: {days:.1f} of {asked:.1f} days are recorded. It keeps "
-            "15 days unless --storage.tsdb.retention.time says otherwise"
+            f"Prometheus knows nothing before {_moment(start)}: {recorded}. It keeps 15 days unless "
+            "--storage.tsdb.retention.time says otherwise"
         )
+    if end < past.end:
+        past.notes.append(
+            f"Prometheus knows nothing after {_moment(end)}: {recorded}. Name a time up to there with "
+            "--until to have as many days as you asked for"
+        )
+    last, after = max(pairwise(looks), key=lambda both: both[1] - both[0], default=(start, start))
+    if after - last > past.step:
+        past.notes.append(
+            f"Prometheus has gaps, the longest from {_moment(last)} to {_moment(after)}: the value before "
+            "holds there. Record a time without gaps if that matters"
+        )
+
+
+def _moment(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _replicas(past: Past) -> dict[Key, QueriedSeries]:

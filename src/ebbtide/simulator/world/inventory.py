@@ -83,6 +83,16 @@ class Inventory:
         """All pods of a node, the finished among them, oldest first."""
         return tuple(pod for _, pod in sorted(self._on.get(node_name, {}).items()))
 
+    @property
+    def changed(self) -> bool:
+        """Whether there are other nodes or pods than in the last view."""
+        return self._changed
+
+    @property
+    def placed(self) -> int:
+        """How many pods have a node, the finished among them."""
+        return sum(map(len, self._on.values()))
+
     def view(self, budgets: tuple[Budget, ...]) -> ClusterView:
         if self._changed or budgets is not self._view.budgets:
             self._view = self._new_view(budgets)

@@ -199,7 +199,12 @@ class NodeUsage:
         """Kept while nothing changed on any node."""
         self._forget_stale()
         if self._last is None or self._last[0] != list(node_names):
-            shares = {name: share for name in node_names if (share := self.of(name)) is not None}
+            known = self._fraction
+            shares = {
+                name: share
+                for name in node_names
+                if (share := known[name] if name in known else self.of(name)) is not None
+            }
             value = sum(shares.values()) / len(shares) if shares else None
             self._last = (list(node_names), value, frozenset(shares))
         return self._last[1], self._last[2]

@@ -34,7 +34,7 @@ from ebbtide.adapters.stores.codec.operations import (
     removing_from_item,
     slot_to_item,
 )
-from ebbtide.errors import UNREADABLE, NewerRecord, StoreUnusable
+from ebbtide.errors import UNREADABLE, NewerRecord, StoreCause, StoreUnusable
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Spot
 from ebbtide.model.pool import HeadroomSeen
@@ -80,7 +80,8 @@ def unpack(block: bytes, entry_id: str) -> dict[str, object]:
         return _decoder.decode(block if block[:1] == b"{" else zlib.decompress(block))
     except (zlib.error, *UNREADABLE) as error:
         raise StoreUnusable(
-            f"the data of log entry {entry_id!r} cannot be read ({error}): restore it from a backup"
+            StoreCause.CORRUPT,
+            f"the data of log entry {entry_id!r} cannot be read ({error}): restore it from a backup",
         ) from error
 
 
@@ -220,8 +221,9 @@ def from_item(item: Mapping[str, Any], cluster: str) -> Record:
         record = _read(item, cluster)
     except (msgspec.ValidationError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise StoreUnusable(
+            StoreCause.CORRUPT,
             f"the record of cluster {cluster!r} cannot be read ({error}): it was left as it is; "
-            "restore it from a backup, or move it away to start empty"
+            "restore it from a backup, or move it away to start empty",
         ) from error
     found = tuple(_contradictions(item, record))
     return replace(record, contradictions=found) if found else record

@@ -41,7 +41,7 @@ from ebbtide.adapters.stores.dynamodb.log import DynamoLog
 from ebbtide.adapters.stores.dynamodb.record import Wire, from_wire_item, to_wire, to_wire_item, transact
 from ebbtide.adapters.stores.dynamodb.tables import Tables, translated
 from ebbtide.adapters.stores.guards import repeat, target_refusal
-from ebbtide.errors import UNREADABLE, StoreUnusable
+from ebbtide.errors import UNREADABLE, StoreCause, StoreUnusable
 from ebbtide.model.idle import LedgerDay
 from ebbtide.model.log import LogEntry
 from ebbtide.model.policy import Policy
@@ -275,8 +275,9 @@ def _read(body: str, policy_id: str) -> tuple[LedgerDay, ...]:
         return _decoder.decode(body)
     except UNREADABLE as error:
         raise StoreUnusable(
+            StoreCause.CORRUPT,
             f"the ledger of policy {policy_id} cannot be read ({error}): it was left as it is; "
-            "restore it from a backup, or run `ebbtide savings rebuild`"
+            "restore it from a backup, or run `ebbtide savings rebuild`",
         ) from error
 
 
@@ -342,6 +343,7 @@ def _claims(body: str) -> dict[str, str]:
         return typed.decode(body, dict[str, str])
     except UNREADABLE as error:
         raise StoreUnusable(
+            StoreCause.CORRUPT,
             f"the targets of the policies cannot be read ({error}): they were left as they are; restore the "
-            "table from a backup"
+            "table from a backup",
         ) from error
