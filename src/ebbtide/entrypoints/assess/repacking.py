@@ -75,7 +75,7 @@ class Blockers:
 
     @cached_property
     def _moved(self) -> tuple[Placement, dict[str, tuple[tuple[str, str], ...]]]:
-        """To workers where they have room: nobody wants the control plane full, also where taints allow it."""
+        """To workers where they have room: nobody wants the control plane full, even if it takes pods."""
         last = {node.name for node in self._view.nodes if not node.worker}
         placement, moved, left_over = self._moved_to(last)
         if left_over:
