@@ -215,7 +215,9 @@ def _read(source: str) -> Dump:
     try:
         return read_dump(Path(source).read_bytes())
     except OSError as cause:
-        raise Usage(f"{source}: {cause.strerror}: name a file, - or live") from cause
+        raise Usage(
+            f"{source}: {cause.strerror}; nothing was read. Give a file, - for standard input, or live."
+        ) from cause
 
 
 def _read_live() -> Dump:

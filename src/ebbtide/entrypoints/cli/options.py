@@ -31,8 +31,10 @@ def read_config(
 ) -> Config:
     """The configuration named at the command, before the command, or by default. Doubtful prices are said."""
     from ebbtide.config import load
-    from ebbtide.config.prices import price_warnings
+    from ebbtide.config.prices import price_warnings, read_book
 
+    if price_file is not None:
+        read_book(price_file)  # an error then names what was typed, not a variable of the environment
     environ = {**os.environ, "PRICES_FILE": str(price_file)} if price_file else os.environ
     config = load(path or ctx.find_root().params.get("config"), environ, with_prices)
     for warning in price_warnings(config, datetime.now(UTC).date()):
