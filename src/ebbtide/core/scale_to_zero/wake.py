@@ -170,6 +170,7 @@ def guard(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int) ->
         return 0, PolicyWhy(PolicyCause.WINDOW_RESET, says) if before else NO_WHY
     cost = sum(one.seconds for one in recent)
     saved = sum(one.slept_seconds for one in recent)
+    # Waking so often costs at least what sleeping saves.
     if cost >= saved:
         most = max(defaults.max_keep_alive_seconds, base)
         extra = min(max(2 * (base + before), LEAST_EXTRA_SECONDS), most) - base
