@@ -223,10 +223,10 @@ def tune(  # noqa: PLR0913, PLR0917 - one for each option
             min=1, max=1000, help="How many times to play the held-out third, with different random seeds."
         ),
     ] = 1,
-    keep: KeptRuns = None,
     workers: Workers = 1,
     backend: Backend = "loky",
     address: Address = "",
+    keep: KeptRuns = None,
     as_json: AsJson = False,
 ) -> None:
     """Search for better settings on the first two thirds of a recording, and measure them on the last third.
