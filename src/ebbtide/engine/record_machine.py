@@ -107,7 +107,7 @@ class RecordMachine:
     run: LeasedRun
     find_in: Find
     last_moment: float = 0.0
-    """For the effects of this round, as its machine was told."""
+    """For the effects of this round, as given to its machine."""
     most_rounds: int = MAX_ROUNDS
 
     def has_time(self) -> bool:

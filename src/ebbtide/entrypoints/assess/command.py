@@ -3,7 +3,7 @@ programs, and as Markdown.
 
 kubectl get nodes,pods,pdb,pv,pvc -A -o json | ebbtide assess -
 
-Where the dump also holds what `kubectl get nodes.metrics.k8s.io -o json` prints, use is told as well.
+If the dump also has what `kubectl get nodes.metrics.k8s.io -o json` prints, the report includes use.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def read_config(
     ctx: typer.Context, path: Path | None, with_prices: bool = True, price_file: Path | None = None
 ) -> Config:
-    """The configuration named at the command, before the command, or by default. Doubtful prices are said."""
+    """The configuration given after the command, before it, or by default. Warns about doubtful prices."""
     from ebbtide.config import load
     from ebbtide.config.prices import price_warnings, read_book
 

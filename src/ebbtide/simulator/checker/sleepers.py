@@ -53,7 +53,7 @@ class Visitor:
         self._chance = chance
         self._random = random.Random(seed)
         self.answered: dict[str, int] = {}
-        """By policy: the number of the last wake that is said to be done or on its way."""
+        """By policy: the number of the last wake that was reported as done or in progress."""
 
     def come(self) -> None:
         for policy in self._policies:

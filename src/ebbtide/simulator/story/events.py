@@ -138,7 +138,7 @@ class StoryCloud(_Door):
 
 
 class StoryWorkloads(_Door):
-    """`scaled` is told of every scaling just before it is carried out."""
+    """`scaled` is called for every scaling just before it is carried out."""
 
     def __init__(
         self, inner: Workloads, world: World, trouble: Trouble, scaled: Callable[[Workload, int, str], None]
