@@ -202,7 +202,7 @@ class RecordMachine:
         if self.run.is_waited_for():
             return False  # the next tick looks by itself: a pod would wait for one more list of the cloud
         self.run.look()
-        # What was put off, or got no answer, is not asked again in the same breath.
+        # A call that was postponed, or got no answer, is not repeated in the same round.
         answers = (OutcomeKind.DONE, OutcomeKind.NO_CAPACITY, OutcomeKind.REFUSED)
         return not outcomes or any(outcome.kind in answers for outcome in outcomes)
 

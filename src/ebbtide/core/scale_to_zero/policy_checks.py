@@ -33,7 +33,7 @@ class PolicyProblem:
     path: tuple[str | int, ...]
     says: str
     taken: bool = False
-    """Whether another policy stands in the way, so changing that one would help as well."""
+    """Whether it conflicts with another policy, so changing that one would help as well."""
 
     @property
     def field(self) -> str:

@@ -57,7 +57,7 @@ def wake(
     there: Sequence[Workload] = (),
     ordered: int | None = None,
 ) -> WakeStep:
-    """`there` is what was seen of a target that counts as awake: a member of it at zero is brought up,
+    """`there` is what was observed of a target that counts as awake: a member of it at zero is brought up,
     whatever put it there. A group that was half awake could otherwise never be woken. `ordered` is the number
     of a schedule, instead of what was there before."""
     # Crash table: wake-while-falling. A second caller joins the wake instead of starting another.

@@ -199,7 +199,7 @@ class StoryPlayers(_Door):
 
 
 def incident_of(kind: str, zone: str) -> tuple[str, str]:
-    """What befalls a zone, as the world plans it."""
+    """An incident in a zone, as the world plans it."""
     if kind == "spot_storm":
         return "interrupt-all", "" if zone == "all" else zone
     return kind.replace("_", "-"), zone
