@@ -17,7 +17,7 @@ from typing import Protocol
 from ebbtide.core.consolidation.emptied_nodes import track_leaving
 from ebbtide.core.consolidation.game_servers import UNKNOWN, labels_of
 from ebbtide.core.nodes import decide
-from ebbtide.core.nodes.orphans import track_orphans
+from ebbtide.core.nodes.orphans import Foreign, newly_foreign, track_orphans
 from ebbtide.core.nodes.timers import TimerWarning, track
 from ebbtide.core.nodes.unwell import track_unfit
 from ebbtide.core.words import a_while
@@ -48,7 +48,7 @@ from ebbtide.ports import (
 _log = logging.getLogger(__name__)
 SettingsNow = Callable[[Settings], Settings]
 Expecting = Callable[[Settings, Snapshot], Settings]
-Tracked = tuple[Record, tuple[TimerWarning, ...]]
+Tracked = tuple[Record, tuple[TimerWarning | Foreign, ...]]
 """The record with its timers brought up to now, and what had to be corrected."""
 
 
@@ -100,10 +100,11 @@ class Always:
     """Computes every time."""
 
     def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked:
-        record, warnings = track(snapshot, record, settings, now)
+        before, (record, warnings) = record, track(snapshot, record, settings, now)
         record = track_leaving(snapshot, record, now)
         record = track_orphans(snapshot, record, settings, now)
-        return track_unfit(snapshot, record, settings, now), warnings
+        foreign = newly_foreign(snapshot, before, record, settings, now)
+        return track_unfit(snapshot, record, settings, now), (*warnings, *foreign)
 
     def decide(
         self, snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str
@@ -209,7 +210,7 @@ def observe(ports: Ports, settings: Settings) -> Snapshot:
         problems.append(f"the cloud could not be read: {error}")
     now = int(ports.clock.now())
     # A worker that is not Ready has no fresh sample while it is dead: that must not hide the others' load.
-    cpu = ports.metrics.read_cpu([node.name for node in view.workers if node.ready])
+    cpu = ports.metrics.read_cpu(view.ready_names)
     players = read_players(ports, settings, view)
     return Snapshot(now, view, instances, fresh(cpu, settings, now), tuple(problems), players)
 

@@ -48,11 +48,16 @@ def note_leaving(
     record: Record, nodes: Sequence[Removal | Source], operation_id: str, settings: Settings, now: int
 ) -> Record:
     """These are to go, as soon as each may."""
-    until = now + settings.consolidation.min_idle_seconds + GRACE_SECONDS
+    until = latest_end(settings, now)
     noted = tuple(
         EmptiedNode(node.node_name, node.node_uid, node.instance_id, operation_id, until) for node in nodes
     )
     return replace(record, leaving=record.leaving + noted)
+
+
+def latest_end(settings: Settings, now: int) -> int:
+    """Until when a node may keep its mark that was emptied by now."""
+    return now + settings.consolidation.min_idle_seconds + GRACE_SECONDS
 
 
 def keeps_mark(node: Node, record: Record) -> bool:

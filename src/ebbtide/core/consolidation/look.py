@@ -29,7 +29,7 @@ from ebbtide.core.consolidation.scene import (
 )
 from ebbtide.core.nodes.capacity import doomed
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
-from ebbtide.core.nodes.fit import Neighbours, RuleProfile
+from ebbtide.core.nodes.fit import Neighbours, RuleProfile, ruling
 from ebbtide.core.nodes.offers import offer_name
 from ebbtide.core.nodes.room import Room, refused_by_node, residents_of, room_of_new
 from ebbtide.core.nodes.targets import marked, without_a_pool
@@ -304,7 +304,9 @@ def build(
     rooms = [_labels_of(each.node) for each in usable]
     known = {room.name for room in rooms}
     others = [_labels_of(node) for node in view.nodes if node.name not in known]
-    neighbours = Neighbours((room, view.pods_on.get(room.name, ())) for room in (*rooms, *others))
+    loads = [(room, view.loads.get(room.name, EMPTY)) for room in (*rooms, *others)]
+    rulers = [pod for _, load in loads for pod in load.of(ruling)]
+    neighbours = Neighbours([(room, load.pods) for room, load in loads], rulers=rulers)
     shapes = _Shapes(_asked_by(usable))
     shape_of = [shapes.number(room) for room in rooms]
     offers = [_shaped(offer, shapes) for offer in offers]

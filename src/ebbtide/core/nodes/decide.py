@@ -23,6 +23,7 @@ from ebbtide.core.nodes.orphans import (
     graces,
     in_place_of_minimum,
     lone_instances,
+    may_be_foreign,
     overdue,
     retry,
     says_gone,
@@ -121,14 +122,13 @@ def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.not_paused(q.record)
     yield gates.all_matched(q.snapshot)
     lone, times = lone_instances(q.snapshot, q.record), graces(q.snapshot, q.record, q.settings)
-    late = [i for i in lone if overdue(q.record, i.id, q.settings, q.now, times)]
-    grace = q.settings.orphan_grace_seconds * times
-    yield Check(
-        "orphan instance",
-        bool(late),
-        _older(len(late), len(lone), "lone instance", grace),
-        Values(len(late), 1),
-    )
+    # Two clusters of one name in one account would terminate each other's workers.
+    ours = [i for i in lone if not may_be_foreign(i, q.settings)]
+    late = [i for i in ours if overdue(q.record, i.id, q.settings, q.now, times)]
+    says = _older(len(late), len(ours), "lone instance", q.settings.orphan_grace_seconds * times)
+    if others := len(lone) - len(ours):
+        says += f"; {others} may be of another cluster with the same name"
+    yield Check("orphan instance", bool(late), says, Values(len(late), 1))
     answer.slots = tuple(
         Slot(
             key=i.key,

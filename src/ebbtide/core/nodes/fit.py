@@ -12,7 +12,7 @@ others. A rule counts the pods that match it by topology domain. What a pod has 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -22,12 +22,15 @@ from ebbtide.model.snapshot import EMPTY, ClusterView
 
 
 class Placement:
-    def __init__(self, rooms: Iterable[Room] = (), coming: Iterable[Pod] = ()) -> None:
-        """`coming` are pods that will be asked about; knowing their rules from the start saves a recount."""
+    def __init__(
+        self, rooms: Iterable[Room] = (), coming: Iterable[Pod] = (), rulers: Iterable[Pod] | None = None
+    ) -> None:
+        """`coming` are pods that will be asked about; knowing their rules from the start saves a recount.
+        `rulers` are those of the rooms that bring rules, where they are known already."""
         known = tuple(rooms)
         self.rooms = {room.name: room for room in known if not room.shut}
         self._shut = {room.name: room for room in known if room.shut}
-        self.neighbours = Neighbours(((room, room.pods) for room in known), coming)
+        self.neighbours = Neighbours([(room, room.pods) for room in known], coming, rulers)
 
     def why_not(self, pod: Pod, room: Room) -> Misfit | None:
         """Why the pod does not fit into this room; None when it does."""
@@ -78,10 +81,18 @@ def placement_of(view: ClusterView, without: Iterable[str] = (), coming: Iterabl
     """Rooms of all nodes, without those named. One that takes no pods now (not ready, or cordoned) is shut:
     as in Kubernetes, its pods keep others away all the same, and pods are spread over it."""
     left_out = set(without)
-    rooms = (
-        room_with(node, view.loads.get(node.name, EMPTY)) for node in view.nodes if node.name not in left_out
-    )
-    return Placement(rooms, coming)
+    known = [(node, view.loads.get(node.name, EMPTY)) for node in view.nodes if node.name not in left_out]
+    rooms = [room_with(node, load) for node, load in known]
+    return Placement(rooms, coming, [pod for _, load in known for pod in load.of(ruling)])
+
+
+def ruling(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    """Those that bring rules about other pods: of each namespace with the same rules the first."""
+    found: dict[tuple[int, str], Pod] = {}
+    for pod in pods:
+        if pod.scheduling.carries_rules:
+            found.setdefault((id(pod.scheduling), pod.namespace), pod)
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +167,15 @@ class _Tally:
 
 
 class Neighbours:
-    def __init__(self, homes: Iterable[tuple[Room, Iterable[Pod]]], coming: Iterable[Pod] = ()) -> None:
-        """`homes` are all rooms with their pods; the rules of `coming` pods are known from the start."""
-        there = [(room, tuple(pods)) for room, pods in homes]
+    def __init__(
+        self,
+        homes: Iterable[tuple[Room, Sequence[Pod]]],
+        coming: Iterable[Pod] = (),
+        rulers: Iterable[Pod] | None = None,
+    ) -> None:
+        """`homes` are all rooms with their pods; the rules of `coming` pods are known from the start. Where
+        it is known which pods of the homes bring rules (`rulers`), the others need not be gone through."""
+        there = list(homes)
         self._rooms = {room.name: room for room, _ in there}
         self._numbers: dict[_Rule, int] = {}
         self._rules: list[_Rule] = []
@@ -172,7 +189,7 @@ class Neighbours:
         known: set[tuple[int, str]] = set()
         without: set[int] = set()
         """What brings no rules, by identity: most pods."""
-        for pod in chain(tuple(coming), *(pods for _, pods in there)):
+        for pod in chain(coming, *((pods for _, pods in there) if rulers is None else (rulers,))):
             asks = pod.scheduling
             if id(asks) in without:
                 continue

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ebbtide.core.consolidation.emptied_nodes import keeps_mark
 from ebbtide.core.nodes import gates
@@ -98,6 +98,43 @@ def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
         for instance in snapshot.lone
         if instance.id not in known_ids and instance.key not in known_keys
     )
+
+
+def may_be_foreign(instance: Instance, settings: Settings) -> bool:
+    """Whether a lone instance may be a worker of another cluster that has the same name and is in the same
+    account: it was launched with a configuration, or for a pool, that this one does not have. What a crash of
+    ours left behind was launched with ours, unless that was changed just then."""
+    pool = settings.pool_named(instance.pool)
+    if pool is None:
+        return True
+    return bool(instance.launch_hash and pool.launch_hash) and instance.launch_hash != pool.launch_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A warning: an instance with the tag of this cluster that may be of another, and is left alone."""
+
+    cluster: str
+    instance_id: str
+    pool: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.instance_id} has the tag of cluster {self.cluster} but no node here, and was launched "
+            f"with another configuration of pool {self.pool}: it is left alone. If another cluster has the "
+            "same cluster.name, rename one of them; else remove the instance by hand"
+        )
+
+
+def newly_foreign(
+    snapshot: Snapshot, before: Record, record: Record, settings: Settings, now: int
+) -> Iterator[Foreign]:
+    """Those whose grace ended since the tick before: each is told once."""
+    for one in lone_instances(snapshot, record) if record.orphans else ():
+        is_over = overdue(record, one.id, settings, now)
+        was_over = overdue(record, one.id, settings, before.ticked_at)
+        if is_over and not was_over and may_be_foreign(one, settings):
+            yield Foreign(settings.cluster, one.id, one.pool)
 
 
 def dead_nodes(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:

@@ -32,7 +32,7 @@ from ebbtide.entrypoints.api.views import (
     node_shape,
     status_shape,
 )
-from ebbtide.entrypoints.views.headline import usual_seconds, why_pending
+from ebbtide.entrypoints.views.headline import slots_of, usual_seconds, why_pending
 from ebbtide.entrypoints.views.schemas import (
     AgainstShape,
     DecisionShape,
@@ -86,7 +86,8 @@ def router(site: Site) -> APIRouter:
         """What is in progress, what holds it back, and what the last tick said."""
         seen, record = site.sight.seen(), site.store.load()
         decision = newest(site, LogKind.DECISION, brief=True)
-        news = News(decision, newest_alarm(site, record), launches_took(site) if record.launching else 0)
+        coming = any(not slot.settled for slot in slots_of(record))
+        news = News(decision, newest_alarm(site, record), launches_took(site) if coming else 0)
         return status_shape(record, seen, site.settings, site.kind, int(site.clock.now()), news)
 
     @routes.get("/nodes", dependencies=READ)

@@ -104,7 +104,7 @@ def why_pending(
     if hopeless := why_none_fits(pod, new):
         says = f"no type of any pool can take it ({hopeless.says}), so no node is added for it"
         return PodAnswer(PodCause.HOPELESS, says, nodes)
-    coming = sum(not slot.settled for slot in _slots(record))
+    coming = sum(not slot.settled for slot in slots_of(record))
     if coming:
         verb = "is" if coming == 1 else "are"
         says = f"no node has room for it; {count_of(coming, 'node')} {verb} being added"
@@ -161,7 +161,7 @@ def _range(amounts: list[int], unit: str) -> str:
     return f"{least}{unit}" if least == most else f"{least}{unit} to {most}{unit}"
 
 
-def _slots(record: Record) -> Iterator[ops.Slot]:
+def slots_of(record: Record) -> Iterator[ops.Slot]:
     """All nodes on their way, for whatever reason."""
     for operation in (record.launching, record.removing):
         yield from operation.slots if operation else ()

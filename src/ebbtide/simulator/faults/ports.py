@@ -235,10 +235,11 @@ class FaultyCluster:
 
     def _within_reach(self, seen: ClusterView) -> list[ClusterView]:
         """Earlier views that a list of now may be read together with."""
-        now = self._clock.now()
-        kept = [(at, view) for at, view in self._earlier if 0 <= now - at <= TORN_SECONDS]
-        self._earlier = [*kept, (now, seen)]
-        return [view for _, view in kept]
+        now, earlier = self._clock.now(), self._earlier
+        if earlier and not (now - earlier[0][0] <= TORN_SECONDS and now - earlier[-1][0] >= 0):
+            earlier = [(at, view) for at, view in earlier if 0 <= now - at <= TORN_SECONDS]
+        self._earlier = [*earlier, (now, seen)]
+        return [view for _, view in earlier]
 
     def read_pods_on(self, node_name: str) -> Sequence[Pod]:
         self._gate.read("cluster.read_pods_on")

@@ -20,7 +20,7 @@ from ebbtide.simulator.world.clock import Timeline
 
 _Space = tuple[bool, int, str]
 """Whether it has a soft taint, less its free CPU, and its name: the scheduler takes the least first."""
-OF_NODES = ("workers", "unready_workers", "signed_workers", "node_named")
+OF_NODES = ("workers", "ready_names", "unready_workers", "signed_workers", "node_named")
 """What a view derives from nodes alone."""
 OF_PODS = ("pods_on", "loads", "waiting_pods", "unplaced_pods", "placed_count", "empty_workers")
 """What it derives from pods, where no node changed either."""
@@ -81,7 +81,8 @@ class Inventory:
 
     def on(self, node_name: str) -> tuple[Pod, ...]:
         """All pods of a node, the finished among them, oldest first."""
-        return tuple(pod for _, pod in sorted(self._on.get(node_name, {}).items()))
+        there = self._on.get(node_name, {})
+        return tuple(map(there.__getitem__, sorted(there)))
 
     @property
     def changed(self) -> bool:

@@ -183,7 +183,7 @@ class NodeUsage:
         self.rules = rules
         self._stale = inventory.follow()
         self._fraction: dict[str, float] = {}
-        self._last: tuple[list[str], float | None, frozenset[str]] | None = None
+        self._last: tuple[tuple[str, ...], float | None, frozenset[str]] | None = None
         self.told: float | None = None
         """The CPU use that every node which answers reports, whatever its pods do."""
 
@@ -198,15 +198,16 @@ class NodeUsage:
     def _look(self, node_names: Sequence[str]) -> tuple[float | None, frozenset[str]]:
         """Kept while nothing changed on any node."""
         self._forget_stale()
-        if self._last is None or self._last[0] != list(node_names):
+        names = tuple(node_names)
+        if self._last is None or self._last[0] != names:
             known = self._fraction
             shares = {
                 name: share
-                for name in node_names
+                for name in names
                 if (share := known[name] if name in known else self.of(name)) is not None
             }
             value = sum(shares.values()) / len(shares) if shares else None
-            self._last = (list(node_names), value, frozenset(shares))
+            self._last = (names, value, frozenset(shares))
         return self._last[1], self._last[2]
 
     def of(self, node_name: str) -> float | None:
