@@ -179,7 +179,7 @@ def newest(site: Site, kind: LogKind, brief: bool = False) -> LogEntry | None:
 
 
 def newest_alarm(site: Site, record: Record) -> LogEntry | None:
-    """Without outages, which are said as such, and without what a later tick has corrected."""
+    """Without outages, which have their own message, and without what a later tick has corrected."""
     for entry in site.store.read_log([LogKind.ALARM], limit=LATEST_ALARMS):
         kind = entry.data.get("alarm")
         over = kind in OVER_WITH_THE_NEXT_TICK and record.ticked_at > entry.at

@@ -230,7 +230,7 @@ def _empty(here: HeadlineSituation) -> str:
 
 
 def lease_says(record: Record, now: int) -> str:
-    """Who may scale. A lease that ended without being given back tells of a crash."""
+    """Who may scale. A lease that ended without being released means a crash."""
     owner, left = record.lock_owner, record.lock_until - now
     if not owner:
         says = "free"

@@ -185,7 +185,7 @@ class NodeUsage:
         self._fraction: dict[str, float] = {}
         self._last: tuple[tuple[str, ...], float | None, frozenset[str]] | None = None
         self.told: float | None = None
-        """What every node that answers is said to use, whatever its pods do."""
+        """The CPU use that every node which answers reports, whatever its pods do."""
 
     def average(self, node_names: Sequence[str]) -> float | None:
         """The mean of the CPU shares of those that can be measured; None when none can."""
