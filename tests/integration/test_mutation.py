@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.mutation.judging import Judged
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.planting import Functions
 from tests.mutation.reach import Reach, Reached, stale_files
+from tests.mutation.replacing import expressions, statements
 
 EXAMPLE = '''
 LIMIT = 3
@@ -62,6 +64,12 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Mutant]:
 def test_every_guard_call_and_answer_is_changed_and_nothing_that_is_only_said(example: list[Mutant]) -> None:
     assert {(mutant.old, mutant.new) for mutant in example} == CHANGED
     assert {mutant.function for mutant in example} == {"Door.opens"}
+
+
+def test_what_is_only_asked_whether_it_holds_is_made_true_and_not_none() -> None:
+    (refuses,) = ast.parse("def refuses(): return False").body[0].body  # type: ignore[attr-defined]
+    assert list(statements(refuses)) == []
+    assert [ast.unparse(new) for new in expressions(refuses.value, refuses, "value")] == ["True"]
 
 
 def test_a_mutant_is_code_and_leaves_the_next_one_alone(example: list[Mutant]) -> None:

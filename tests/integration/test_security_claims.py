@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,11 +17,12 @@ from ebbtide.adapters.metrics_export import serving
 from ebbtide.config.api import ApiKeys, TokenKeys
 from ebbtide.config.document import Read
 from ebbtide.config.load import build_config
+from ebbtide.config.schema import Document
 from ebbtide.entrypoints.api import events, guard
 from ebbtide.entrypoints.api import serving as connections
 from ebbtide.entrypoints.api.site import digest_of, reads_openly
 from ebbtide.errors import ConfigError
-from tests.e2e.shell import Shell
+from tests.e2e.shell import Shell, clean_environment
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -122,6 +125,66 @@ def test_nothing_listens_beyond_loopback_without_a_token(tmp_path: Path, address
         build_config(Read(), {"API_LISTEN": address})
     refused = Shell(tmp_path).run("serve", "--listen", address, code=2)
     assert "api.tokens is empty" in refused.err
+
+
+BINDS = """
+import sys
+
+bound = []
+sys.addaudithook(lambda event, found: bound.append(found[1]) if event == "socket.bind" else None)
+if sys.argv[1] == "once":
+    from ebbtide.entrypoints.cli import main
+
+    sys.argv = ["ebbtide", "once"]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code
+else:
+    from ebbtide.entrypoints.aws_lambda import run
+    from ebbtide.simulator.world.ports import SimCloud
+    from tests.builders import make_pool
+    from tests.servers import aws_events
+    from tests.servers.stage import Stage
+    from tests.unit.clouds.test_lambda_run import Context
+
+    stage = Stage(make_pool())
+    cloud = SimCloud(stage.world, stage.clock)
+    event = aws_events.schedule(stage.clock.now())
+    answer = run(event, Context(), lambda: (stage.ports(cloud), stage.settings))
+    assert answer["held"] is True
+assert bound == [], bound
+
+import socket
+
+with socket.create_server(("127.0.0.1", 0)):
+    assert bound == [("127.0.0.1", 0)], "the check sees no bind at all"
+"""
+"""Fails at the first address that is bound."""
+
+
+@pytest.mark.parametrize("way", ["once", "Lambda"])
+def test_a_single_tick_and_the_function_listen_on_no_port(tmp_path: Path, way: str) -> None:
+    environ = clean_environment({"PYTHONPATH": str(ROOT), "METRICS_ADDR": "127.0.0.1:0"})
+    done = subprocess.run(
+        [sys.executable, "-c", BINDS, way],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_listeners_have_the_addresses_that_the_page_names() -> None:
+    page = (ROOT / "SECURITY.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith(("| the API", "| metrics"))]
+    api, metrics = (row.split("|")[2].strip() for row in rows)
+    manifest = (ROOT / "deploy/manifests/ebbtide.yaml").read_text()
+    (chart,) = re.findall(r"name: METRICS_ADDR\n\s+value: \"(.+)\"", manifest)
+    assert api == ApiKeys().listen == "off"
+    assert metrics == f"`{Document().metrics_addr}`; the chart sets `{chart}`"
 
 
 def test_reading_is_open_only_on_loopback_and_without_tokens() -> None:

@@ -21,6 +21,115 @@ class Equivalent:
 
 EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
+        "adapters.webhooks.WebhookNotifier.close",
+        "while self._open and (left := (until - time.monotonic())) > 0:",
+        "while self._open and (left := (until - time.monotonic())) >= 0:",
+        "a wait of no time at all",
+    ),
+    Equivalent(
+        "adapters.webhooks.kind_of",
+        "return ''",
+        "return None",
+        "it is only asked whether it is true",
+    ),
+    Equivalent(
+        "adapters.webhooks.post",
+        "host, port = (parts.hostname or '', parts.port or PORTS.get(parts.scheme, 0))",
+        "host, port = (parts.hostname or '', parts.port or PORTS.get(parts.scheme, 1))",
+        "a URL of any other scheme is refused before its port is used",
+    ),
+    Equivalent(
+        "adapters.webhooks.post",
+        "connection.close()",
+        "pass",
+        "the connection is garbage with the end of the function, and its socket ends with it",
+    ),
+    Equivalent(
+        "outgoing._guarded_pool",
+        "failed: Exception = NewConnectionError(self, 'Failed to establish a new connection: no address')",
+        "failed: Exception = NewConnectionError('Failed to establish a new connection: no address', self)",
+        "no lookup succeeds without an address: it is there for the type of the last line",
+    ),
+    Equivalent(
+        "core.operations.facts._transition",
+        "if not isinstance(part, Removal) or was != RemovalState.DRAINING:",
+        "if was != RemovalState.DRAINING:",
+        "no other part has a state of that name; the check is there for the type of the next lines",
+    ),
+    Equivalent(
+        "core.operations.facts._gone",
+        "gone = (part for part in found if isinstance(part, Removal) and part.state is RemovalState.GONE)",
+        "gone = (part for part in found if part.state is RemovalState.GONE)",
+        "no other part has that state; the check is there for the type of the next line",
+    ),
+    Equivalent(
+        "core.operations.moves._why_no_room",
+        "if move.settled or pod is None or pod.terminating:",
+        "if move.settled or pod.terminating:",
+        "a pod that is not there has settled its move, or is waited for, before room is asked about",
+    ),
+    Equivalent(
+        "core.operations.removals._drained",
+        "if taken or (hurried and (not cordoned_by(node, operation_id))):",
+        "if taken or not cordoned_by(node, operation_id):",
+        "who is in no hurry gets here only with a cordon of its own: `_accepts_no_pods` was asked before",
+    ),
+    Equivalent(
+        "core.operations.removals._told",
+        "if outcome.kind is OutcomeKind.LATER and isinstance(outcome.effect, effects.Evict):",
+        "if outcome.kind is OutcomeKind.LATER:",
+        "it is asked about evictions alone; the check is there for the type of the next line",
+    ),
+    Equivalent(
+        "core.operations.slots.without_capacity",
+        "return frozenset((one.effect.slot.key for one in refused if isinstance(one.effect, effec"
+        "ts.Launch)))",
+        "return frozenset((one.effect.slot.key for one in refused if True))",
+        "only launches end without capacity; the check is there for the type",
+    ),
+    Equivalent(
+        "core.operations.slots.gone",
+        "if instance is not None and instance.state is InstanceState.TERMINATING:",
+        "if instance.state is InstanceState.TERMINATING:",
+        "a node is found by an instance that is listed; the check is there for the type",
+    ),
+    Equivalent(
+        "core.operations.spot.why_ended",
+        "if removal is not None and spot.closing in (SpotEnd.NODE_STAYS, SpotEnd.SET_ASIDE):",
+        "if spot.closing in (SpotEnd.NODE_STAYS, SpotEnd.SET_ASIDE):",
+        "only a removal ends so; the check is there for the type of the next line",
+    ),
+    Equivalent(
+        "core.operations.spot.why_ended",
+        "if slot is not None and spot.closing is SpotEnd.NO_REPLACEMENT:",
+        "if spot.closing is SpotEnd.NO_REPLACEMENT:",
+        "only a launch ends so; the check is there for the type of the next line",
+    ),
+    Equivalent(
+        "core.operations.spot._coming",
+        "return Node(f'{spot.id}-replacement', '', pool=spot.pool, zone=offer.zone)",
+        "return Node('', f'{spot.id}-replacement', pool=spot.pool, zone=offer.zone)",
+        "it is only counted; neither its name nor its UID is asked for",
+    ),
+    Equivalent(
+        "core.operations.spot._why_kept",
+        "ready = spot.slot is not None and spot.slot.state is SlotState.READY",
+        "ready = spot.slot is not None",
+        "while a replacement is on its way nothing depends on the answer, and one that failed ends it",
+    ),
+    Equivalent(
+        "core.operations.situation.backoff_until",
+        "return now + min(settings.backoff_max_seconds, settings.backoff_seconds << min(failures - 1, 25))",
+        "return now + min(settings.backoff_max_seconds, settings.backoff_seconds << min(failures - 1, 26))",
+        "2^25 seconds are more than a year, and no setting allows a longer wait",
+    ),
+    Equivalent(
+        "adapters.kube.writer.Actor._uid_at",
+        "return ''",
+        "return None",
+        "it is only compared with the UID that was meant, and no UID is empty",
+    ),
+    Equivalent(
         "adapters.kube.writer.plan_cordon",
         "if node.spec.unschedulable and owner is not None and (owner.token == token):",
         "if node.spec.unschedulable and owner.token == token:",
@@ -183,12 +292,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "how far beyond the bound the log grows before it is cut is not promised to the entry",
     ),
     Equivalent(
-        "adapters.stores.guards.Outwaiting.is_over",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
-    ),
-    Equivalent(
         "adapters.stores.memory._Log.add",
         "if not self.ids or self.ids[-1] < entry.id:",
         "if not self.ids:",
@@ -213,12 +316,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "_derive_from(seen, snapshot)",
         "pass",
         "only time is saved by it: what is not used again is computed, with the same outcome",
-    ),
-    Equivalent(
-        "outgoing._is_forbidden_number",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
     ),
     Equivalent(
         "outgoing._guarded_pool",
@@ -285,12 +382,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "pruning.after(report); wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1))",
         "wait = interval_seconds * (1 + JITTER * chance.uniform(-1, 1)); pruning.after(report)",
         "the draw needs nothing of the pruning",
-    ),
-    Equivalent(
-        "engine.loop._mail_waits",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
     ),
     Equivalent(
         "engine.loop.guarded_tick",
@@ -362,26 +453,26 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "engine.foresight.Foresight._room",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(1, 1, 1)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 1, 1)",
         "of = now if now.pods else self._notes.last(pool.name)",
         "a pool that is worth preparing for has had a pod, so its last demand is known",
     ),
     Equivalent(
         "engine.foresight.Foresight._room",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(1, 1, 1)",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(2, 1, 1)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 1, 1)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(2, 1, 1)",
         "a pool that is worth preparing for has had a pod, so its last demand is known",
     ),
     Equivalent(
         "engine.foresight.Foresight._room",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(1, 1, 1)",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(1, 2, 1)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 1, 1)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 2, 1)",
         "a pool that is worth preparing for has had a pod, so its last demand is known",
     ),
     Equivalent(
         "engine.foresight.Foresight._room",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(1, 1, 1)",
-        "of = now if now.pods else self._notes.last(pool.name) or Demand(1, 1, 2)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 1, 1)",
+        "of = now if now.pods else self._notes.last(pool.name) or PoolDemand(1, 1, 2)",
         "a pool that is worth preparing for has had a pod, so its last demand is known",
     ),
     Equivalent(
@@ -419,30 +510,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if self._past and step - self.newest <= late:",
         "if step - self.newest <= late:",
         "where nothing is known the newest is longer ago than any step",
-    ),
-    Equivalent(
-        "engine.record_machine.RecordMachine.goes_on",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
-    ),
-    Equivalent(
-        "engine.record_machine.RecordMachine.is_ours",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
-    ),
-    Equivalent(
-        "engine.notices._count_run",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
-    ),
-    Equivalent(
-        "engine.notices._counted",
-        "return False",
-        "return None",
-        "it is only asked whether it is true",
     ),
     Equivalent(
         "engine.record_machine.LeasedRun.write",

@@ -67,7 +67,7 @@ def expressions(node: ast.expr, holder: ast.AST, field: str) -> Iterator[ast.exp
 def statements(node: ast.stmt) -> Iterator[ast.stmt]:
     """What could stand where this statement is."""
     match node:
-        case ast.Return(value=ast.expr() as value) if not _is_none(value):
+        case ast.Return(value=ast.expr() as value) if not _is_none(value) and not _is_false(value):
             yield ast.Return(ast.Constant(None))
         case ast.Expr(value=ast.Call() | ast.Await() | ast.Yield() | ast.YieldFrom()):
             yield ast.Pass()
@@ -154,6 +154,11 @@ def _without(values: list[T], index: int) -> list[T]:
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_false(node: ast.expr) -> bool:
+    """Who asks only whether it holds cannot tell it from None; another change makes it true."""
+    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _is_text(node: ast.expr) -> bool:

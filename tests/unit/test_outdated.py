@@ -5,11 +5,13 @@ from __future__ import annotations
 from ebbtide.core.nodes.unwell import (
     MOST_NAMED,
     NOT_READY,
+    Drift,
+    DriftKind,
+    is_expired,
     outdated,
     track_unfit,
     unfit_workers,
     why_drifted,
-    why_expired,
 )
 from ebbtide.model.pod import Taint, TaintEffect
 from ebbtide.model.pool import RemovalReason
@@ -31,42 +33,48 @@ GOLD = make_pool(labels=(("tier", "gold"),), taints=(Taint("only", TaintEffect.N
 def test_a_node_expires_at_the_age_that_its_pool_names() -> None:
     pool = make_pool(expire_seconds=7200)
     old, young = make_node(created_at=NOW - 7200), make_node(created_at=NOW - 7199)
-    assert why_expired(old, pool, NOW) == "it is 2 h old, expire_after of pool workers is 2 h"
-    assert why_expired(young, pool, NOW) == ""
-    assert why_expired(old, make_pool(), NOW) == "", "never where nothing is named"
-    assert why_expired(make_node(created_at=0), pool, NOW) == "", "of an unknown age"
+    assert is_expired(old, pool, NOW)
+    assert not is_expired(young, pool, NOW)
+    assert not is_expired(old, make_pool(), NOW), "never where nothing is named"
+    assert not is_expired(make_node(created_at=0), pool, NOW), "of an unknown age"
 
 
 def test_a_type_that_the_pool_no_longer_has_is_drift() -> None:
     pool = make_pool(types=(make_type("new"), make_type("newer")), launch_hash="h")
     why = why_drifted(make_node(), make_instance(instance_type="old", launch_hash="h"), pool)
-    assert why == "its type is old, pool workers has new, newer"
-    assert why_drifted(make_node(instance_type=""), make_instance(instance_type=""), pool) == ""
+    assert why == Drift(DriftKind.TYPE, "workers", "old", "new, newer")
+    assert why_drifted(make_node(instance_type=""), make_instance(instance_type=""), pool) is None
 
 
 def test_a_node_without_a_hash_is_judged_by_what_can_be_seen() -> None:
     taints = GOLD.taints
     good = make_node(labels=(("tier", "gold"), ("more", "x")), taints=taints)
-    assert why_drifted(good, make_instance(), GOLD) == ""
+    assert why_drifted(good, make_instance(), GOLD) is None
     missing = make_node(taints=taints)
-    assert why_drifted(missing, make_instance(), GOLD) == "its label tier is missing, pool workers has 'gold'"
+    assert why_drifted(missing, make_instance(), GOLD) == Drift(DriftKind.LABEL, "workers", "tier", "gold")
     other = make_node(labels=(("tier", "iron"),), taints=taints)
-    assert why_drifted(other, make_instance(), GOLD) == "its label tier is 'iron', pool workers has 'gold'"
+    assert why_drifted(other, make_instance(), GOLD) == Drift(
+        DriftKind.LABEL, "workers", "tier", "gold", seen="iron"
+    )
     open_to_all = make_node(labels=GOLD.labels)
-    says = "its taint only=us:NoSchedule is missing, pool workers has it"
-    assert why_drifted(open_to_all, make_instance(), GOLD) == says
+    taint = "only=us:NoSchedule"
+    assert why_drifted(open_to_all, make_instance(), GOLD) == Drift(DriftKind.TAINT, "workers", taint, taint)
 
 
 def test_a_node_with_the_hash_of_its_pool_is_never_drifted_whatever_it_looks_like() -> None:
     """Else a label that the join does not set would have every replacement replaced again."""
     pool = make_pool(labels=(("tier", "gold"),), launch_hash="new")
     bare = make_node()
-    assert why_drifted(bare, make_instance(launch_hash="new"), pool) == ""
-    assert "label tier is missing" in why_drifted(bare, make_instance(launch_hash="old"), pool)
+    assert why_drifted(bare, make_instance(launch_hash="new"), pool) is None
+    assert why_drifted(bare, make_instance(launch_hash="old"), pool) == Drift(
+        DriftKind.LABEL, "workers", "tier", "gold"
+    )
     looks_right = make_node(labels=pool.labels)
     why = why_drifted(looks_right, make_instance(launch_hash="old"), pool)
-    assert why == "it was launched with configuration old, pool workers has new"
-    assert why_drifted(looks_right, make_instance(), pool) == "", "one without a hash is not drifted by hash"
+    assert why == Drift(DriftKind.LAUNCH, "workers", "old", "new")
+    assert why_drifted(looks_right, make_instance(), pool) is None, (
+        "one without a hash is not drifted by hash"
+    )
 
 
 def test_status_names_every_cause_of_every_worker() -> None:

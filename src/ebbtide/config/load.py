@@ -185,6 +185,7 @@ def _config(document: Document, origins: Origins, prices: tuple[Path | None, Pri
         "forecast": document.forecast.settings(),
         "packer": _packer(document),
         "waking": (),
+        "awake_min_workers": 0,
     }
     for one in fields(Settings):
         if one.name not in given:

@@ -75,8 +75,10 @@ def released(
     try:
         yield
     except Exception as error:
+        # An outage says nothing about the operation. A bug or a killed process may come from it.
         if isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken):
             forgive()
+        # The lease is of no more use, and the next runner need not wait for its end.
         if left is None or not isinstance(error, Conflict):
             with suppress(EbbtideError):
                 leased.release()

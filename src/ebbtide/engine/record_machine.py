@@ -121,6 +121,7 @@ class RecordMachine:
     def advance(self, state: Work) -> Step[Work, Effect]:
         self.last_moment = self.run.leased.last_moment
         step = machine.advance(state, self.run.situation)
+        # What is closed with this write has no one left to absorb the outcome.
         if machine.is_settled(step.state):
             return Step(step.state)
         return Step(step.state, tuple(effect for effect in step.effects if effect not in self.run.asked))
@@ -175,6 +176,7 @@ class RecordMachine:
         run.ports.observer.performed(outcomes)
         after = machine.absorb(state, outcomes, run.situation)
         refuse_if_broken(machine.check_invariants(state, after))
+        # No write to put them into; what was done is logged all the same.
         if after == state:
             run.ports.store.append(entries)
         else:
@@ -241,6 +243,7 @@ def run_lane(run: LeasedRun, lane: Lane, counted: bool = False) -> None:
     """Advance what is open in this lane; `counted` where this run was written down as it began."""
     if open_in(lane, run.record) is None:
         return
+    # Written before it runs: a process that dies can count nothing.
     if not counted:
         _count_run(run, lane)
     said = len(run.sentences)

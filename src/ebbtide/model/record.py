@@ -190,7 +190,8 @@ class Record:
     launch_failures: int = 0
     launch_backoff_until: int = 0
     launch_backoff_offers: tuple[str, ...] = ()
-    """What the back-off is about, where all that failed had no capacity; none: it is about every launch."""
+    """What the back-off is about: offers that had no capacity, and names of pools whose launches failed
+    otherwise; none: it is about every launch."""
     removal_failures: int = 0
     removal_backoff_until: int = 0
     rests: tuple[DrainBackoff, ...] = ()

@@ -147,6 +147,16 @@ def test_each_refusal_has_its_meaning(
     assert bench.server.calls["POST"] == 1
 
 
+def test_a_type_that_is_not_offered_in_a_location_is_launched_in_another(bench: HetznerBench) -> None:
+    """Hetzner says so with the code of any wrong input. The same offer was chosen again and again."""
+    here, elsewhere = HETZNER_POOL.zones[:2]
+    bench.server.not_offered = {(kind.name, here) for kind in HETZNER_POOL.types}
+    stage = Stage(HETZNER_POOL)
+    stage.ticks(bench.cloud, 5)
+    assert [slot.zone for slot in stage.slots] == [elsewhere]
+    assert [server["location"]["name"] for server in bench.made()] == [elsewhere]
+
+
 def test_a_wrong_token_is_said_and_nothing_is_made(bench: HetznerBench) -> None:
     cloud = bench.connect("wrong")
     with pytest.raises(Final, match="HCLOUD_TOKEN") as caught:

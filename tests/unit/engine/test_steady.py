@@ -10,7 +10,7 @@ import pytest
 from ebbtide.engine.ports import ALWAYS
 from ebbtide.engine.steady import DERIVED, MARK, Still
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.record import Record
+from ebbtide.model.record import Counted, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import NOW, make_budget, make_nodes, make_pod, make_record, make_settings
@@ -220,7 +220,7 @@ def test_what_was_computed_once_stands_still_from_the_next_tick_on(quiet: Quiet)
 def test_timers_that_the_next_tick_changes_do_not_stand_still(quiet: Quiet) -> None:
     quiet.tick()
     assert quiet.still() is not None
-    quiet.record = replace(quiet.record, counted_before=(("general", 7),))
+    quiet.record = replace(quiet.record, counted_before=(Counted("general", 7),))
     assert quiet.still() is None
 
 

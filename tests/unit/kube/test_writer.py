@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ebbtide.adapters.kube.connection import MERGE_PATCH
+from ebbtide.adapters.kube.access import Access
+from ebbtide.adapters.kube.connection import MERGE_PATCH, Connection
 from ebbtide.adapters.kube.events import Events
 from ebbtide.adapters.kube.writer import TRIES, Actor
 from ebbtide.errors import BudgetExhausted, EbbtideError, Final, NotOurs, Retryable, Throttled, Unanswered
@@ -103,7 +104,7 @@ def test_a_patch_that_met_another_write_is_planned_again_on_what_is_there_then(
 def test_a_node_that_others_change_all_the_time_is_left_for_later(server: Server, actor: Actor) -> None:
     server.says(f"GET {NODE}", node())
     server.says(f"PATCH {NODE}", refusal(409))
-    with pytest.raises(Retryable, match="cordon w1: the node is changed by others all the time"):
+    with pytest.raises(Retryable, match="cordon w1: others keep changing the node"):
         ACTS["cordon"](actor)
     assert len(server.sent("PATCH")) == TRIES
     assert server.told == []
@@ -233,8 +234,25 @@ def test_a_node_is_deleted_by_its_uid_and_its_password_forgotten(server: Server,
     assert server.reasons == [("Removed", "Normal", "Node", "u1")]
 
 
-def test_a_node_that_is_gone_already_only_has_its_password_forgotten(server: Server, actor: Actor) -> None:
-    server.says(f"DELETE {PASSWORD}", refusal(403))
+@pytest.mark.parametrize("act", ["cordon", "evict"])
+def test_a_server_that_cannot_be_trusted_for_the_moment_is_asked_again_before_an_act(act: str) -> None:
+    """A certificate that is being renewed must not end an operation: nothing has been done yet."""
+    server = Server()
+    with connected(server) as plain:
+        untrusted = Connection(Access(f"https://{plain.server}"), 30)
+        try:
+            with pytest.raises(Retryable):
+                ACTS[act](Actor(untrusted, Events(untrusted)))
+        finally:
+            untrusted.close()
+    assert server.calls == []
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_a_node_that_is_gone_already_only_has_its_password_forgotten(
+    server: Server, actor: Actor, code: int
+) -> None:
+    server.says(f"DELETE {PASSWORD}", refusal(code))
     ACTS["delete"](actor)
     assert [path for path, *_ in server.sent("DELETE")] == [NODE, PASSWORD]
     assert server.told == []

@@ -21,6 +21,7 @@ from ebbtide.model.effect import (
     Uncordon,
 )
 from ebbtide.model.events import (
+    AlarmKind,
     DrainResult,
     EffectKind,
     Kept,
@@ -207,3 +208,39 @@ def test_the_answer_to_a_notice_says_how_it_ended(kind: SpotKind) -> None:
     fact = facts.closed(work, True, "paused")
     assert (fact.operation.value, fact.instance_id) == (kind.value, "i-a1")
     assert (fact.end, fact.reason, fact.removed) == (SpotEnd.LAPSED, "paused", ("a1",))
+
+
+def test_what_has_no_node_yet_has_the_name_of_its_instance() -> None:
+    before = make_scale_down(replace(make_removal("a1"), node_name=""))
+    after = replace(before, removals=(replace(before.removals[0], state=RemovalState.RELEASED),))
+    assert [changed.name for changed in facts.transitions(before, after)] == ["i-a1"]
+    stuck = make_scale_up(make_slot(state=SlotState.FAILED, instance_id="i-b9"))
+    assert [kept.name for kept in facts.closed(stuck, False).kept] == ["i-b9"]
+
+
+def test_moves_are_told_apart_by_their_pods() -> None:
+    first, second = (make_move(make_pod(name, node_name="a1")) for name in ("one", "two"))
+    evicting = replace(second, state=MoveState.EVICTING)
+    before = make_consolidate([make_source("a1")], [first, evicting])
+    after = replace(before, moves=(replace(first, state=MoveState.EVICTING), evicting))
+    told = [(changed.name, changed.before) for changed in facts.transitions(before, after)]
+    assert told == [(first.pod_name, MoveState.PLANNED)]
+
+
+def test_only_pods_that_have_moved_are_counted() -> None:
+    moved, left = (make_move(make_pod(name, node_name="a1")) for name in ("one", "two"))
+    operation = make_consolidate(
+        [make_source("a1", state=SourceState.EMPTIED)],
+        [replace(moved, state=MoveState.MOVED), replace(left, state=MoveState.LEFT)],
+        slots=(make_slot(state=SlotState.READY),),
+    )
+    assert facts.closed(operation, True).moved == 1
+
+
+def test_a_cloud_that_refuses_to_terminate_raises_one_alarm() -> None:
+    before = make_scale_down(make_removal("a1", state=RemovalState.TERMINATING), make_removal("a2"))
+    refusing = replace(before.removals[0], refused_since=NOW, reason="not allowed")
+    after = replace(before, removals=(refusing, before.removals[1]))
+    ((about, alarm),) = facts.alarms(before, after)
+    assert (about, alarm.alarm, alarm.operation_id) == ("i-a1", AlarmKind.TERMINATE_REFUSED, "op")
+    assert list(facts.alarms(after, after)) == []

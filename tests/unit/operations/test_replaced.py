@@ -280,3 +280,48 @@ def test_a_silent_node_may_go_whatever_the_load_is() -> None:
     failed = gates.may_terminate(removal, seen, with_work(operation), REPAIR)
     assert failed is not None
     assert failed.name == Gate.LOAD_FITS
+
+
+CROWDED = [make_pod("big", 3000, 100, node_name="a1")]
+CROWDED += [make_pod(f"fill-{name}", 2000, 100, node_name=name) for name in ("a2", "b1", "a9")]
+
+
+def test_a_drain_in_progress_continues_although_its_pods_would_fit_nowhere_now() -> None:
+    """Asked before the node is touched: later it would only undo what was done."""
+    draining: dict[str, Any] = {"state": RemovalState.DRAINING, "drain_deadline": NOW + 300, "attempts": 1}
+    after, effects = advanced(
+        replacing(removal=draining), make_snapshot((cordoned("a1"), *NODES[1:]), CROWDED)
+    )
+    assert after.abort_reason == ""
+    assert [type(effect) for effect in effects] == [Evict]
+
+
+def test_a_node_that_a_zone_keeps_is_left_alone_for_a_while() -> None:
+    nodes = (make_node("a1"), *make_nodes("b1", "b2"), replace(FRESH, zone="b"))
+    operation, _ = advanced(replacing(), make_snapshot(nodes, [make_pod("web", node_name="a1")]))
+    assert operation.removals[0].blamed
+
+
+def test_the_pods_of_a_node_that_is_silent_are_asked_for_no_room() -> None:
+    """They are lost already: a node that is broken must not stay for them."""
+    nodes = (replace(make_node("a1"), ready=False), *NODES[1:])
+    after, effects = advanced(replacing(cause=UNHEALTHY), make_snapshot(nodes, CROWDED), REPAIR)
+    assert after.abort_reason == ""
+    assert [type(effect) for effect in effects] == [SoftTaint]
+
+
+def test_a_node_that_is_well_again_is_not_kept_where_the_cloud_takes_it() -> None:
+    operation = replacing(cause=UNHEALTHY)
+    record = replace(with_work(operation), spots=(make_spot("a1"),))
+    at = make_situation(
+        make_snapshot(NODES, [make_pod("web", node_name="a2")]), record=record, settings=REPAIR
+    )
+    assert scale_down.advance(operation, at).state.abort_reason == ""
+
+
+def test_each_node_is_asked_about_also_after_one_that_is_not_there() -> None:
+    slots = (make_slot(state=READY, node_name="a9", instance_id="i-a9"),)
+    goes = (make_removal("c1", unhealthy=True), make_removal("a1", unhealthy=True))
+    operation = make_scale_down(*goes, cause=UNHEALTHY, replacements=slots)
+    after, _ = advanced(operation, make_snapshot(NODES, [make_pod("web", node_name="a2")]), REPAIR)
+    assert after.abort_cause is AbortCause.FIT_AGAIN

@@ -53,7 +53,13 @@ def test_a_notice_opens_an_operation_whose_id_is_derived_from_the_instance() -> 
         (replace(SEEN, instances=()), NOW, True),
         (replace(SEEN, instances=()), NOW + 180, False),
         (make_snapshot(instances=()), NOW, False),
-        (make_snapshot([make_node("a1", instance_id="i-a1")], instances=[make_instance("i-b1")]), NOW, True),
+        (
+            make_snapshot(
+                [make_node("a1", instance_id="i-a1", provider_id="")], instances=[make_instance("i-b1")]
+            ),
+            NOW,
+            True,
+        ),
         (
             make_snapshot([make_node("a1", provider_id="x:///a/i-a1")], instances=[make_instance("i-b1")]),
             NOW,
@@ -71,6 +77,14 @@ def test_a_notice_waits_where_the_cloud_does_not_list_what_may_be_ours(
     snapshot: Snapshot, now: int, waits: bool
 ) -> None:
     assert may_be_ours(INTERRUPTION, snapshot, make_settings(), now) is waits
+
+
+def test_a_recommendation_does_not_wait_for_longer_than_it_means_anything() -> None:
+    settings, unlisted = make_settings(), replace(SEEN, instances=())
+    until = NOW + settings.rebalance_seconds
+    notice = SpotNotice("i-a1", SpotKind.REBALANCE, NOW, NOW + 600)
+    assert may_be_ours(notice, unlisted, settings, until - 1)
+    assert not may_be_ours(notice, unlisted, settings, until)
 
 
 def test_a_duplicate_changes_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.operations import spot
+from ebbtide.core.operations import machine, spot
 from ebbtide.core.operations.situation import Situation
 from ebbtide.core.operations.spot import EndWhy
 from ebbtide.model.check import Gate, NodeCause
@@ -70,6 +70,11 @@ def situation(
     written = make_record(**{"spots": (work,), **record})
     settings = make_settings(max_workers=max_workers, pools=pools)
     return make_situation(snapshot, record=written, settings=settings, now=now)
+
+
+def without_node(snapshot: Snapshot, name: str) -> Snapshot:
+    nodes = tuple(node for node in snapshot.cluster.nodes if node.name != name)
+    return replace(snapshot, cluster=replace(snapshot.cluster, nodes=nodes))
 
 
 def advance(work: Spot, snapshot: Snapshot = SEEN, **given: Any) -> tuple[Spot, tuple[Effect, ...]]:
@@ -211,3 +216,33 @@ def test_a_ready_replacement_stays_when_the_recommendation_lapses() -> None:
     after, effects = advance(recommended(slot=READY), paused=True, now=LAPSE)
     assert (after.closing, effects) == (SpotEnd.LAPSED, ())
     assert spot.why_ended(after, situation(after, paused=True, now=LAPSE)).about == Gate.NOT_PAUSED
+
+
+def test_a_replacement_that_is_ready_is_counted_once() -> None:
+    """It stands in the cluster already: counted as still to come too, a node too many would go."""
+    seen, minimum = fleet(make_node("a1"), "a2", "b9"), 3
+    work = recommended(slot=READY)
+    record = make_record(spots=(work,))
+    given = make_situation(seen, record=record, settings=make_settings(min_workers=minimum))
+    assert spot.advance(work, given).state == work, "of three workers one would go, and two are too few"
+    given = make_situation(seen, record=record, settings=make_settings(min_workers=minimum - 1))
+    assert spot.advance(work, given).state.removal is not None
+
+
+def test_why_a_recommendation_lapsed_names_the_node_or_that_there_is_none() -> None:
+    lapsed = recommended(closing=SpotEnd.LAPSED)
+    away = spot.why_ended(lapsed, situation(lapsed, without_node(SEEN, "a1"), now=LAPSE))
+    assert (away.cause, away.about) == (NodeCause.CHANGED, "i-a1")
+    kept = fleet(make_node("a1", unschedulable=True))
+    why = spot.why_ended(lapsed, situation(lapsed, kept, now=LAPSE))
+    assert (why.cause, why.about) == (NodeCause.CORDONED, "a1")
+
+
+def test_an_answer_that_came_off_needs_no_reason() -> None:
+    gone = make_removal("a1", state=RemovalState.GONE, reason="something stood in the way")
+    answered = recommended(slot=READY, removal=gone, closing=SpotEnd.ANSWERED)
+    assert spot.why_ended(answered, situation(answered)) == EndWhy()
+    stays = replace(gone, state=RemovalState.RELEASED, why=RemovalCause.CHECK, about=Gate.MINIMUM_KEPT)
+    kept = recommended(removal=stays, closing=SpotEnd.NODE_STAYS)
+    assert spot.why_ended(kept, situation(kept)) == EndWhy(stays.why, stays.reason, stays.about)
+    assert machine.close(kept, situation(kept)).reason == stays.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from ebbtide.core.operations import machine, scale_down
 from ebbtide.core.operations.stopping import why_yield
 from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown
-from ebbtide.model.pod import Pod, PodPhase, Resources, Scheduling, Taint, TaintEffect
+from ebbtide.model.pod import AntiAffinity, Pod, PodPhase, Resources, Scheduling, Taint, TaintEffect
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
@@ -20,6 +21,7 @@ from tests.builders import (
     make_pool,
     make_removal,
     make_scale_down,
+    make_selector,
     make_settings,
     make_snapshot,
     make_spot,
@@ -183,3 +185,55 @@ def test_a_list_that_may_not_be_whole_gives_no_node_back_for_the_minimum() -> No
     few = make_snapshot((cordoned("a1", taints=(CORDON,)), *make_nodes("a2")))
     situation = make_situation(few, record=with_work(ONE, worker_count=20))
     assert scale_down.advance(ONE, situation).state.abort_reason == ""
+
+
+TWO = make_scale_down(
+    *(make_removal(name, state=DRAINING, attempts=1, drain_deadline=NOW + 300) for name in ("a1", "a3"))
+)
+
+
+def test_one_of_several_nodes_on_their_way_is_enough_for_a_pod() -> None:
+    """The first is too small for it."""
+    small = cordoned("a1", taints=(CORDON,), allocatable=Resources(500, 8192))
+    nodes = (small, cordoned("a3", taints=(CORDON,)), *make_nodes("a2", "b1"))
+    stop = why_yield(TWO, make_situation(make_snapshot(nodes, [*FULL, pending()]), record=with_work(TWO)))
+    assert stop is not None
+    assert stop.cause is AbortCause.PODS_WAITING
+    apart = replace(nodes[0], allocatable=Resources(4000, 8192), labels=(("disk", "ssd"),))
+    asks = pending(scheduling=Scheduling(node_selector=(("disk", "ssd"),)))
+    stop = why_yield(
+        TWO,
+        make_situation(make_snapshot((apart, *nodes[1:]), [*FULL, asks]), record=with_work(TWO)),
+    )
+    assert stop is not None
+    assert stop.cause is AbortCause.PODS_WAITING
+
+
+def test_pods_that_are_still_on_the_node_keep_others_off_it() -> None:
+    apart = Scheduling(anti_affinity=(AntiAffinity("kubernetes.io/hostname", make_selector(app="db")),))
+    asks = pending("db-2", scheduling=apart)
+    assert advanced(seen(asks)).excused
+    there = make_pod("db-1", node_name="a1", labels=(("app", "db"),), controller="StatefulSet")
+    assert advanced(seen(asks, there)).abort_cause is AbortCause.NONE
+
+
+def test_another_node_on_the_same_instance_is_not_given_back_for_a_pod() -> None:
+    nodes = (cordoned("a1", taints=(CORDON,), uid="its-successor"), *make_nodes("a2", "b1"))
+    snapshot = make_snapshot(nodes, [*FULL, pending()])
+    assert why_yield(ONE, make_situation(snapshot, record=with_work(ONE))) is None
+
+
+def test_load_brings_nothing_back_where_the_last_node_is_dead_and_every_pool_sleeps() -> None:
+    drained = make_scale_down(make_removal("a1", state=RemovalState.DRAINED, attempts=1))
+    dead = make_snapshot([cordoned("a1", taints=(CORDON,), ready=False)], [], cpu=0.95)
+    sleeping = make_settings(pools=(make_pool(may_be_empty=True),))
+    situation = make_situation(dead, record=with_work(drained), settings=sleeping)
+    assert why_yield(drained, situation) is None
+
+
+def test_a_removal_that_names_only_its_instance_is_counted_against_the_minimum() -> None:
+    unnamed = make_scale_down(replace(make_removal("a1"), node_name="", node_uid="", zone="", pool=""))
+    snapshot = make_snapshot(make_nodes("a1", "a2", "b1"), [make_pod("web", node_name="a2")])
+    settings = make_settings(min_workers=3)
+    situation = make_situation(snapshot, record=with_work(unnamed), settings=settings)
+    assert scale_down.advance(unnamed, situation).state.abort_cause is AbortCause.NOT_ALLOWED

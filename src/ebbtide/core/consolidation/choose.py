@@ -106,7 +106,8 @@ class Choice:
         """Of what can be chosen from: nodes left out of any plan may stay, but are not counted on."""
         pools = tuple((pool.name, pool.min_workers) for pool in self._settings.pools)
         zones = {node.zone for node in self._snapshot.cluster.workers}
-        return Floors(max(self._settings.min_workers, self._rules.min_nodes), pools, len(zones) > 1)
+        least = max(self._settings.min_workers, self._settings.awake_min_workers, self._rules.min_nodes)
+        return Floors(least, pools, len(zones) > 1)
 
     @cached_property
     def _bound(self) -> Decimal:
@@ -199,7 +200,7 @@ class Choice:
         yield Check("enough free", free >= wanted, says, Values(float(free), float(wanted)))
         if self._settings.headroom:
             lost = why_headroom_lost(draft, self._scene, self._snapshot, self._record, self._settings)
-            yield Check(Gate.HEADROOM_KEPT, not lost, lost or "no less headroom is left than there is")
+            yield Check(Gate.HEADROOM_KEPT, not lost, lost or "headroom is not reduced")
 
     def _launches(self, draft: Draft) -> Check:
         name, fresh = "launches allowed", len(draft.fresh)

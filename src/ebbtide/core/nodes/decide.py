@@ -100,9 +100,14 @@ WHERE_WANTED = (Action.REPAIR, Action.REPLACE, Action.CONSOLIDATE)
 
 
 def _why_nothing(verdicts: list[Verdict]) -> str:
+    """A reason that holds for several actions, such as a cluster that cannot be read, is said once."""
     told = [v for v in verdicts if v.action in (Action.SCALE_UP, Action.SCALE_DOWN)]
     told += [v for v in verdicts if v.action in WHERE_WANTED and v.checks[0].passed]
-    return "; ".join(f"no {_spoken(v.action)}: {v.failed.says}" for v in told if v.failed)
+    by_reason: dict[str, list[str]] = {}
+    for verdict in told:
+        if verdict.failed:
+            by_reason.setdefault(verdict.failed.says, []).append(f"no {_spoken(verdict.action)}")
+    return "; ".join(f"{', '.join(names)}: {says}" for says, names in by_reason.items())
 
 
 def _spoken(action: Action) -> str:
@@ -208,7 +213,7 @@ def _release(q: Question, answer: Answer) -> Iterator[Check]:
 def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     backoff = launch_backoff(q.record, q.settings)
     waits = backed_off(backoff.failures, backoff.until, q.now)
-    without = frozenset() if waits.passed else frozenset(backoff.offers)
+    without = frozenset() if waits.passed else frozenset(backoff.about)
     q = replace(q, settings=without_minimum(q.settings, without))
     settings, record = q.settings, q.record
     yield can_launch(q)
@@ -225,9 +230,12 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check("below maximum", count < settings.max_workers, says, Values(count, settings.max_workers))
     plan = plan_launch(q.snapshot, record, settings, at_least, without)
     if without:
-        says = "what had no capacity is left out" if plan.offers else waits.says
-        yield replace(waits, passed=bool(plan.offers), says=says)
-    fits = "the pending pods fit on nodes that are there or on their way"
+        useful = bool(plan.offers)
+        # The back-off is the reason only if one of the skipped offers would help.
+        plan = plan if useful else plan_launch(q.snapshot, record, settings, at_least)
+        waits = replace(waits, passed=useful or not plan.offers)
+        yield replace(waits, says="offers that failed lately are skipped") if waits.passed else waits
+    fits = "the pending pods fit on existing nodes or on nodes being launched"
     launch = count_of(len(plan.offers), "node")
     stopped = next(iter(plan.hopeless), plan.stopped)
     says = launch if plan.offers else stopped.says if stopped else fits
@@ -279,7 +287,7 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
     value, limit = two_shares(cpu or 0.0, settings.cpu_up)
     heat = q.snapshot.cpu.problem or "CPU is unknown" if cpu is None else f"CPU {value} is not above {limit}"
     if cpu is not None and cpu > settings.cpu_up:
-        heat = f"CPU {value} is above {limit}, and enough nodes are on their way"
+        heat = f"CPU {value} is above {limit}, and enough nodes are being launched"
     if waiting:
         heat += f", {_says_pending(q, waiting)}"
     else:
@@ -339,7 +347,7 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     # Fewer may go than the limit allows: the load is told for those that do, or for the first that might.
     yield gates.load_on(ready - max(1, len(removals)), snapshot, settings)
     why = f"{refusals[0].node_name}: {refusals[0].reason}" if refusals else "no ready worker"
-    says = f"{len(removals)} nodes" if removals else f"none of {ready} ready workers may go; {why}"
+    says = count_of(len(removals), "node") if removals else f"none of {ready} ready workers may go; {why}"
     first = "" if removals or not refusals else refusals[0].node_name
     yield Check("a node can go", bool(removals), says, Values(len(removals), 1, first))
     yield gates.keeps_minimum(snapshot, record, settings, removals)

@@ -6,7 +6,7 @@ is never optimistic: a pod with rules that are not understood does not fit.
 
 Spread, affinity and anti-affinity are kept as counts, so a question about one pod does not look at all
 others. A rule counts the pods that match it by topology domain. What a pod has to do with the rules is its
-`Profile`, computed once for all pods with the same rules.
+`RuleProfile`, computed once for all pods with the same rules.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class RuleProfile:
     """What a pod has to do with the rules, by their numbers."""
 
     matched: tuple[int, ...] = ()
@@ -123,7 +123,7 @@ class Profile:
         return not (self.matched or self.repels or self.attracts or self.spreads)
 
 
-FREE = Profile()
+FREE = RuleProfile()
 
 
 @dataclass(slots=True)
@@ -182,8 +182,8 @@ class Neighbours:
         self._tallies: list[_Tally] = []
         self._spread: list[int] = []
         """Rules of a spread, the only ones that ask which domains there are."""
-        self._profiles: dict[tuple[object, ...], Profile] = {}
-        self._alike: dict[tuple[int, int, str], tuple[Pod, Profile]] = {}
+        self._profiles: dict[tuple[object, ...], RuleProfile] = {}
+        self._alike: dict[tuple[int, int, str], tuple[Pod, RuleProfile]] = {}
         """By identity: pods of one template share their values, and comparing those takes long. Each entry
         keeps its pod, so no identity is used twice."""
         known: set[tuple[int, str]] = set()
@@ -205,7 +205,7 @@ class Neighbours:
                 for pod in pods:
                     self.add(self.profile(pod), room)
 
-    def profile(self, pod: Pod) -> Profile:
+    def profile(self, pod: Pod) -> RuleProfile:
         rules = pod.scheduling if pod.scheduling.carries_rules else None
         if rules is None and not self._rules:
             return FREE
@@ -237,7 +237,7 @@ class Neighbours:
             if domain is not None:
                 self._tallies[number].close(domain)
 
-    def add(self, profile: Profile, room: Room, count: int = 1) -> None:
+    def add(self, profile: RuleProfile, room: Room, count: int = 1) -> None:
         """Count a pod in this room; with -1, one less."""
         for number in profile.matched:
             domain = _domain(self._rules[number], room)
@@ -256,7 +256,7 @@ class Neighbours:
         tally = self._tallies[number]
         return tuple(sorted({**dict.fromkeys(tally.domains, 0), **tally.matched}.items()))
 
-    def why_not(self, profile: Profile, room: Room) -> Misfit | None:
+    def why_not(self, profile: RuleProfile, room: Room) -> Misfit | None:
         """Which rule keeps such a pod, which is counted nowhere now, out of this room."""
         return (
             self._repelled(profile, room)
@@ -266,7 +266,7 @@ class Neighbours:
             )
         )
 
-    def _repelled(self, profile: Profile, room: Room) -> Misfit | None:
+    def _repelled(self, profile: RuleProfile, room: Room) -> Misfit | None:
         for number in profile.repels:
             key = self._rules[number].topology_key
             domain = room.labels.get(key)
@@ -279,7 +279,7 @@ class Neighbours:
                 return Misfit(FitCause.ANTI_AFFINITY_OF_OTHERS, about=key)
         return None
 
-    def _lonely(self, profile: Profile, room: Room) -> Misfit | None:
+    def _lonely(self, profile: RuleProfile, room: Room) -> Misfit | None:
         """Affinity needs a matching pod in the domain. The first of a group that asks for its own kind is
         excused where there is none anywhere, as a scheduler does."""
         for number in profile.attracts:
@@ -292,7 +292,7 @@ class Neighbours:
                 return Misfit(FitCause.AFFINITY, about=key)
         return None
 
-    def _skewed(self, number: int, skew: int, profile: Profile, room: Room) -> Misfit | None:
+    def _skewed(self, number: int, skew: int, profile: RuleProfile, room: Room) -> Misfit | None:
         key, tally = self._rules[number].topology_key, self._tallies[number]
         domain = room.labels.get(key)
         if domain is None:
@@ -342,9 +342,9 @@ class Neighbours:
                     if matches(rule.selector, labels):
                         self._tallies[number].match(domain, 1)
 
-    def _profile(self, pod: Pod) -> Profile:
+    def _profile(self, pod: Pod) -> RuleProfile:
         labels = dict(pod.labels)
-        return Profile(
+        return RuleProfile(
             matched=tuple(
                 number
                 for number, rule in enumerate(self._rules)

@@ -154,7 +154,7 @@ class _UnderusedChoice:
         why = self._why_not_now(node) or why_not_chosen(node, self._snapshot, self._record)
         if why is None and self._several_zones and node.pool not in self._asleep:
             why = last_in_zone(node) if self._zones[node.zone] == 1 else None
-        why = why or why_pool_keeps(node, self._pools[node.pool] - 1, self._settings)
+        why = why or why_pool_keeps(node, self._pools, self._settings)
         why = why or why_budget_keeps(node, self.chosen, self._rooms_left)
         return why or why_not_drainable(node, self._snapshot, self._settings, self._disruptions)
 

@@ -89,7 +89,7 @@ def advance(operation: Consolidate, situation: Situation) -> Step[Consolidate, E
     effects: tuple[Effect, ...] = tuple(effect for _, wanted in advanced for effect in wanted)
     if operation.abort_reason:
         return _release(followed, effects, situation)
-    if followed != operation or effects or not all(slot.settled for slot in followed.slots):
+    if followed != operation or not all(slot.settled for slot in followed.slots):
         return Step(followed, effects)
     return _empty(operation, situation)
 

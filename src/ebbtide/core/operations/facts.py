@@ -123,7 +123,6 @@ def transitions(before: Work, after: Work) -> Iterator[Transition]:
 
 
 def _transition(part: Part, was: str, work: Work) -> Transition:
-    drained = isinstance(part, Removal) and was == RemovalState.DRAINING
     changed = Transition(
         operation_id=work.id,
         operation=kind_of(work),
@@ -137,7 +136,7 @@ def _transition(part: Part, was: str, work: Work) -> Transition:
         pool=part.pool if isinstance(part, Slot) else "",
         key=_launch_key(part) if isinstance(part, Slot) else "",
     )
-    if not (isinstance(part, Removal) and drained):
+    if not isinstance(part, Removal) or was != RemovalState.DRAINING:
         return changed
     fields = {name: getattr(changed, name) for name in Transition.__dataclass_fields__}
     return DrainResult(**fields, attempts=part.attempts)
@@ -209,7 +208,6 @@ def _effect(effect: effects.Effect) -> tuple[EffectKind, str]:
 
 def closed(work: Work, succeeded: bool, reason: str = "") -> OperationClosed:
     found = tuple(parts(work))
-    moved = [part for part in found if isinstance(part, Move) and part.state is MoveState.MOVED]
     spot = work if isinstance(work, Spot) else None
     return OperationClosed(
         operation_id=work.id,
@@ -220,7 +218,7 @@ def closed(work: Work, succeeded: bool, reason: str = "") -> OperationClosed:
         removed=_gone(found, started=True),
         gone_already=_gone(found, started=False),
         emptied=_names(found, SourceState.EMPTIED),
-        moved=len(moved),
+        moved=sum(part.state is MoveState.MOVED for part in found),
         kept=tuple(_kept(part) for part in found if _came_to_nothing(part)),
         set_aside=tuple(_kept(part) for part in found if part.state is RemovalState.SET_ASIDE),
         abort_reason=work.abort_reason if isinstance(work, ScaleDown | Consolidate) else "",

@@ -86,7 +86,7 @@ def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> C
         # Each time that it failed while it was open counts: it may have been extended all night.
         backoff = launch_backoff(replace(record, launching=operation), settings)
         record = replace(record, launch_failures=backoff.failures, launch_backoff_until=backoff.until)
-        record = replace(record, launch_backoff_offers=backoff.offers)
+        record = replace(record, launch_backoff_offers=backoff.about)
     return Closed(record, False)
 
 

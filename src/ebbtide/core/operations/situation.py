@@ -117,4 +117,4 @@ def handed_over(slots: Iterable[Slot], operation_id: str, now: int) -> tuple[Ref
 
 def backoff_until(failures: int, settings: Settings, now: int) -> int:
     """Until when to wait after so many failures in a row: each doubles it, up to a limit."""
-    return now + min(settings.backoff_max_seconds, settings.backoff_seconds << min(failures - 1, 20))
+    return now + min(settings.backoff_max_seconds, settings.backoff_seconds << min(failures - 1, 25))

@@ -169,7 +169,7 @@ def _idle(policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDe
         known = why.brief == state.why_left_alone
         told = replace(why, says=f"idle for {a_while(now - since)} but kept up: {why.says}")
         return _keep(noted(state, why), look, now, stretches, NO_WHY if known else told)
-    says = f"idle for {a_while(threshold)} and quiet for {a_while(quiet)} more: going to zero"
+    says = f"idle for {a_while(threshold)} and quiet for {a_while(quiet)} more: scaling to zero"
     idle = PolicyWhy(PolicyCause.IDLE, says, found=now - since, limit=threshold + quiet)
     return IdleStep(fall(state, look, now), NextStep.FALL, stretches, idle)
 
@@ -214,10 +214,10 @@ def _falling(
         verdict, said = listen(policy, state, look, defaults, now)
         why = NO_WHY if verdict is ActivityVerdict.QUIET else said
     if why:
-        given_up = replace(why, says=f"going to zero was given up: {why.says}")
+        given_up = replace(why, says=f"scaling to zero was cancelled: {why.says}")
         return IdleStep(state, NextStep.WAKE, why=given_up)
     if any(each.replicas for each in look.workloads):
-        continues = PolicyWhy(PolicyCause.CONTINUES, "going to zero continues")
+        continues = PolicyWhy(PolicyCause.CONTINUES, "scaling to zero continues")
         return IdleStep(fall(state, look, now), NextStep.FALL, why=continues)
     return at_zero(policy, state, now)
 
@@ -253,7 +253,7 @@ def _asleep(
         why = replace(why, says=f"{why.says}: waking")
         return IdleStep(state, NextStep.WAKE, why=why, reason=WakeReason.MANUAL)
     if state.keep_up_until > now:
-        kept = PolicyWhy(PolicyCause.KEPT_UP, "it is to be kept up: waking")
+        kept = PolicyWhy(PolicyCause.KEPT_UP, "it must stay up: waking")
         return IdleStep(state, NextStep.WAKE, why=kept, reason=WakeReason.MANUAL)
     if not _by_schedule(policy, state):
         verdict, why = listen(policy, state, look, defaults, now)
@@ -282,7 +282,7 @@ def _waking(policy: Policy, state: IdleState, look: ActivityLook, now: int) -> I
         if now - (state.last_wake_at or 0) < REDO_SECONDS:
             return IdleStep(state)
         reason = state.wake_reason or WakeReason.MANUAL
-        again = PolicyWhy(PolicyCause.UNANSWERED, "a wake that was not carried out is repeated")
+        again = PolicyWhy(PolicyCause.UNANSWERED, "a wake that did not finish is repeated")
         return IdleStep(state, NextStep.WAKE, why=again, reason=reason)
     there = [each for each in look.workloads if each.replicas]
     if by_hand := zero_by_hand(policy, look):

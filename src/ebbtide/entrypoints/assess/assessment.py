@@ -163,7 +163,7 @@ def assess(
     looked_at = _emptiest(view)
     removable, reasons, more = _choose(view, looked_at, settings, now)
     judged = Blockers(view, settings, removable)
-    figures = []
+    findings = []
     for node in view.nodes:
         found = _figures(node, view, prices, used or {})
         if node.name in removable:
@@ -172,11 +172,11 @@ def assess(
             why = _why_kept(node, looked_at, reasons, settings)
             others = tuple(each for each in judged.of(node) if each != why)
             found = replace(found, reason=why, blockers=(why, *others))
-        figures.append(found)
+        findings.append(found)
     pods, waiting = sum(map(len, view.pods_on.values())), view.waiting_pods
     again = repacked(view, estimated_book(view.workers, prices), now, clock)
     notes, pending = (*notes, *more), judged.pending()
-    return Assessment(tuple(figures), pods, len(waiting), notes, again, pending, _requested(view))
+    return Assessment(tuple(findings), pods, len(waiting), notes, again, pending, _requested(view))
 
 
 def _requested(view: ClusterView) -> tuple[float, float]:

@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ebbtide.core.nodes.capacity import condemned, doomed, expected_slots, nothing_open, open_removals
+from ebbtide.core.nodes.gates import reason_of
 from ebbtide.core.nodes.orphans import cordon_id
 from ebbtide.model.log import Entries
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SpotKind
-from ebbtide.model.pool import Headroom
+from ebbtide.model.pool import Headroom, RemovalReason
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.settings import JudgedBy, Settings
 from ebbtide.model.snapshot import Node
@@ -324,6 +325,7 @@ class Checker:
                 f"removing {node.name} leaves {len(left)} ready workers, "
                 f"min_workers is {self._settings.min_workers}",
             )
+        self._check_awake(node, removal, record, left)
         pool = self._settings.pool_named(node.pool)
         in_pool = sum(1 for other in left if other.pool == node.pool)
         if pool is not None and in_pool < pool.min_workers:
@@ -338,6 +340,19 @@ class Checker:
         zones = {other.zone for other in self._world.inventory.nodes.values() if other.worker}
         if len(zones) > 1 and not any(other.zone == node.zone for other in left):
             self.say(ViolationKind.ZONE_EMPTIED, node.name, f"removing {node.name} empties zone {node.zone}")
+
+    def _check_awake(self, node: Node, removal: Removal, record: Record, left: list[Node]) -> None:
+        """While a pool sleeps, the others keep the minimum of the cluster by themselves."""
+        idle = reason_of(removal, record) in (RemovalReason.IDLE, RemovalReason.EMPTY)
+        asleep = {pool.name for pool in self._settings.pools if pool.may_be_empty}
+        awake = sum(1 for other in left if other.pool not in asleep)
+        least = self._settings.awake_min_workers
+        if idle and node.pool not in asleep and awake < least:
+            self.say(
+                ViolationKind.BELOW_MINIMUM,
+                node.name,
+                f"removing {node.name} leaves {awake} in pools that are awake, min_workers is {least}",
+            )
 
     def _standing(self, going: frozenset[str]) -> list[Node]:
         """Ready workers that stay; with those lost just now, which nobody can have known."""

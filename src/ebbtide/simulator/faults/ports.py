@@ -1,14 +1,14 @@
-"""Ports that fail: wrappers around the ports of one runner, driven by a `Plan`, and a store that passes
-every call on, for what watches or disturbs a few of them.
+"""Ports that fail as planned: wrappers around the ports of one runner, and a store that passes every call
+on.
 
     plan = CrashPlan(number=3, strike=Strike.CRASH_AFTER)
-    runner = faulty_outside(outside, plan)
+    runner = faulty_ports(ports, plan)
     try:
         tick(runner, settings, owner="one", deadline=...)
     except RunnerCrashed:
         ...                       # start another runner over the same store and world
 
-A runner that crashed does nothing more: code in its `finally` blocks meets the crash again.
+A runner that crashed does nothing more: every call in its `finally` blocks crashes as well.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What happens in a story, done to the world, to the ports, or through the same calls as the API makes; and
-what is wrong with the outside just now, with the ports that show it.
+"""Events of a story: applied to the world, to the ports, or through the same calls as the API makes.
 
-What is wrong with the outside just now, as events of a story set it, and the ports that show it. A port that
-is out of order does nothing and says so: such a call was definitely not carried out.
+`Trouble` holds what is broken at the moment, and makes ports that show it. A broken port does nothing and
+raises an error: such a call was definitely not carried out.
 """
 
 from __future__ import annotations

@@ -116,9 +116,9 @@ def _config(
     depth = len(place)
     lines = {path[depth:]: line for path, line in read.lines.items() if path[:depth] == place}
     lines = {path: line for path, line in lines.items() if path} or {}
-    beside = Read(read.name, dict(values), lines)
+    placed = Read(read.name, dict(values), lines)
     try:
-        return build_config(beside, {}, with_prices="prices" in values), []
+        return build_config(placed, {}, with_prices="prices" in values), []
     except ConfigProblems as error:
         around = read.line(place)
         return None, [(line or around, _placed(line, around, said, read)) for line, said in error.lines]
