@@ -297,7 +297,8 @@ def test_where_something_may_be_done_a_decision_is_used_again_only_once_the_same
     huge = make_pod("huge", cpu_milli=900_000, phase=PodPhase.PENDING)
     quiet = Quiet(
         snapshot=seen_at(make_nodes("a1", "b1"), [WEB, huge], cpu=0.5),
-        record=make_record(ticked_at=NOW - TICK, pending_since=NOW - 3600),
+        record=make_record(ticked_at=NOW - 3, pending_since=NOW - 3600),
+        seconds=3,
     )
     for _ in range(6):
         quiet.tick()
