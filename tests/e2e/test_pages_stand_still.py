@@ -236,7 +236,7 @@ def test_the_chart_says_of_now_what_the_numbers_above_it_say(browser: Browser, c
 def test_the_chart_says_so_too_where_nothing_that_is_an_event_happened_since(
     browser: Browser, clock: VirtualClock
 ) -> None:
-    """Costs are asked for every few seconds alone: until then it said "78 pending" below a headline
+    """Costs are asked for every few seconds alone: until then it still said "78 pending" below a headline
     that said "none pending". Here these seconds never pass."""
     cluster = Synthetic(clock, SEEN)
     cluster.store.append([entry_of("00000001", NOW - 20, CostNoted({"USD": "0.5"}, 0, 3, 33), "cost")])

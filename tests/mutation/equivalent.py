@@ -21,6 +21,68 @@ class Equivalent:
 
 EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
+        "core.nodes.gates.wanted_by_pending",
+        "asked.add(alike)",
+        "pass",
+        "a pod like one that was asked for is asked for again: it only saves time",
+    ),
+    Equivalent(
+        "core.nodes.gates.wanted_by_pending",
+        "return ''",
+        "return None",
+        "it is only asked whether it is true",
+    ),
+    Equivalent(
+        "core.nodes.drain._label_of",
+        "return (asked.key, asked.values[0])",
+        "return None",
+        "every budget of the namespace is compared then: the label only saves time",
+    ),
+    Equivalent(
+        "core.nodes.drain.Disruptions._covering",
+        "self._known[told_by] = found",
+        "pass",
+        "the same is looked for again: it only saves time",
+    ),
+    Equivalent(
+        "core.nodes.capacity._idle",
+        "return not (record.scaling_in_progress or record.all_set_aside or record.spots or record.refused)",
+        "return None",
+        "all that is in progress is looked through then, and there is none: it only saves time",
+    ),
+    Equivalent(
+        "core.nodes.capacity.missing_by_pool",
+        "asking = [pool for pool in pools if pool.min_workers > 0]",
+        "asking = [pool for pool in pools if True]",
+        "a pool without a minimum lacks nothing: it only saves time",
+    ),
+    Equivalent(
+        "core.nodes.capacity.missing_by_pool",
+        "asking = [pool for pool in pools if pool.min_workers > 0]",
+        "asking = [pool for pool in pools if pool.min_workers >= 0]",
+        "a pool without a minimum lacks nothing: it only saves time",
+    ),
+    Equivalent(
+        "core.nodes.sizing._plan",
+        "held = {p.name: held_by_pool(snapshot, record, p) for p in settings.pools if p.limits is not None}",
+        "held = {p.name: held_by_pool(snapshot, record, p) for p in settings.pools if True}",
+        "what a pool without limits holds is asked for by nobody",
+    ),
+    Equivalent(
+        "core.nodes.sizing._add_woken",
+        "return 0",
+        "return None",
+        "it is only asked whether there are any",
+    ),
+    Equivalent(
+        "core.nodes.sizing._cheapest_cpu",
+        "return min(offers, key=lambda offer: (*offer.rank, float(offer.price or 0) / max(1, offe"
+        "r.node_type.allocatable.cpu_milli)), default=None)",
+        "return min(offers, key=lambda offer: (*offer.rank, float(offer.price or 0) / max(2, offe"
+        "r.node_type.allocatable.cpu_milli)), default=None)",
+        "no type has less than two thousandths of a CPU to offer; the bound is there against a division by 0",
+    ),
+    Equivalent(
         "adapters.webhooks.WebhookNotifier.close",
         "while self._open and (left := (until - time.monotonic())) > 0:",
         "while self._open and (left := (until - time.monotonic())) >= 0:",

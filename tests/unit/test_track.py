@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ebbtide.core.consolidation.emptied_nodes import GRACE_SECONDS
 from ebbtide.core.nodes.timers import (
     BACKOFFS,
     STAMPS,
@@ -17,8 +18,18 @@ from ebbtide.core.nodes.timers import (
     pressing_at,
     track,
 )
+from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.record import Counted, DrainBackoff, DrainFailures, Emptied, Record, Refused
+from ebbtide.model.record import (
+    CapacityBackoff,
+    Counted,
+    DrainBackoff,
+    DrainFailures,
+    Emptied,
+    EmptiedNode,
+    Record,
+    Refused,
+)
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
@@ -147,6 +158,22 @@ def test_a_rest_never_lasts_longer_than_the_longest_from_now() -> None:
     resting = make_record(rests=(DrainBackoff("i-a1", NOW + 9000, "stuck"),))
     record, warnings = clamp_stamps(resting, make_settings(), NOW)
     assert (record.rests, warnings) == ((DrainBackoff("i-a1", NOW + 3600, "stuck"),), ())
+
+
+def test_what_a_clock_that_was_ahead_found_sold_out_is_asked_for_again_in_time() -> None:
+    """A spot pool launched on demand for as long as that clock had been ahead."""
+    ahead = make_record(offer_rests=(CapacityBackoff("a/spot/small", NOW + 90_000),))
+    record, warnings = clamp_stamps(ahead, make_settings(offer_rest_seconds=600), NOW)
+    assert (record.offer_rests, warnings) == ((CapacityBackoff("a/spot/small", NOW + 600),), ())
+
+
+def test_what_a_clock_that_was_ahead_emptied_is_forgotten_in_time() -> None:
+    """Until then, nothing else may be chosen to go."""
+    ahead = make_record(leaving=(EmptiedNode("a1", "uid-a1", "i-a1", "op", NOW + 90_000),))
+    settings = make_settings(consolidation=ConsolidationSettings(min_idle_seconds=900))
+    record, warnings = clamp_stamps(ahead, settings, NOW)
+    assert [one.until - NOW for one in record.leaving] == [900 + GRACE_SECONDS]
+    assert warnings == ()
 
 
 def test_failed_drains_of_a_clock_that_was_ahead_last_no_longer_than_their_number_says() -> None:

@@ -299,7 +299,7 @@ def test_a_replacement_for_a_spot_node_says_when_it_is_usually_ready(live: Live,
 
 
 @pytest.mark.parametrize("kind", [AlarmKind.RUNNER_DIED, AlarmKind.TICK_FAILED])
-def test_an_alarm_that_a_later_tick_has_corrected_is_not_said_of_now(
+def test_an_alarm_that_a_later_tick_has_corrected_is_not_shown_as_current(
     live: Live, client: TestClient, kind: AlarmKind
 ) -> None:
     """Twenty minutes after a crash it was still said that the other runner waits for the lease."""

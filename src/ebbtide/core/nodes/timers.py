@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, TypeVar, assert_never
 
+from ebbtide.core.consolidation.emptied_nodes import latest_end
 from ebbtide.core.consolidation.pace import forget_evictions, track_demand
 from ebbtide.core.nodes import headroom
 from ebbtide.core.nodes.capacity import coming_slots, counted, enlisted, missing_by_pool
@@ -21,7 +22,16 @@ from ebbtide.core.nodes.unwell import track_unwell
 from ebbtide.core.operations.removals import with_time_again
 from ebbtide.core.words import a_while
 from ebbtide.model.operation import Consolidate, Removing, ScaleDown
-from ebbtide.model.record import LONGEST_LEASE_SECONDS, DrainFailures, Emptied, Record, changed
+from ebbtide.model.record import (
+    LONGEST_LEASE_SECONDS,
+    CapacityBackoff,
+    DrainBackoff,
+    DrainFailures,
+    Emptied,
+    EmptiedNode,
+    Record,
+    changed,
+)
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
@@ -48,6 +58,7 @@ OF_WORK = (
 """Stamps of operations, of answers to spot notices, and of what they work on."""
 PARTS = ("slots", "removals", "replacements", "sources", "moves", "slot", "removal")
 Stamped = TypeVar("Stamped")
+Ends = TypeVar("Ends", DrainBackoff, CapacityBackoff, EmptiedNode)
 
 
 class TimerTrouble(StrEnum):
@@ -152,7 +163,8 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
     record, warnings = _clamp_work(record, settings, now)
     late: dict[str, Any] = {name: limit for name, limit in latest.items() if getattr(record, name) > limit}
     early = max((node.since for node in (*record.emptied, *record.underused)), default=0)
-    if not late and not record.rests and not record.drain_failures and early <= now:
+    waits = record.rests or record.drain_failures or record.offer_rests or record.leaving
+    if not late and not waits and early <= now:
         return record, warnings
     warnings += tuple(
         TimerWarning(TimerTrouble.STAMP_AHEAD, getattr(record, name) - now, name, max(limit - now, 0))
@@ -161,17 +173,20 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
     # Crash table: future-stamps. A clock that was ahead must not postpone everything for hours.
     if early > now:
         warnings += (TimerWarning(TimerTrouble.EMPTIED_AHEAD, early - now),)
-    longest = now + settings.node_rest_seconds
-    rests = tuple(replace(rest, until=min(rest.until, longest)) for rest in record.rests)
+    rests = _no_later(record.rests, now + settings.node_rest_seconds)
+    offer_rests = _no_later(record.offer_rests, now + settings.offer_rest_seconds)
+    leaving = _no_later(record.leaving, latest_end(settings, now))
     failures = tuple(_clamped_failures(one, settings, now) for one in record.drain_failures)
     emptied, underused = (
         tuple(replace(node, since=min(node.since, now)) for node in nodes)
         for nodes in (record.emptied, record.underused)
     )
-    return (
-        replace(record, **late, rests=rests, drain_failures=failures, emptied=emptied, underused=underused),
-        warnings,
-    )
+    late |= {"rests": rests, "offer_rests": offer_rests, "leaving": leaving, "drain_failures": failures}
+    return replace(record, **late, emptied=emptied, underused=underused), warnings
+
+
+def _no_later(waits: tuple[Ends, ...], latest: int) -> tuple[Ends, ...]:
+    return tuple(replace(one, until=min(one.until, latest)) for one in waits)
 
 
 def _clamped_failures(one: DrainFailures, settings: Settings, now: int) -> DrainFailures:

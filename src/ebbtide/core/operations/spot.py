@@ -48,7 +48,7 @@ from ebbtide.model.snapshot import Node, Snapshot
 
 LAPSED = Obstacle(RemovalCause.LAPSED, "the interruption did not come")
 PAUSED = Obstacle(RemovalCause.ABORTED, "removals were paused", AbortCause.PAUSED.value)
-NO_ROOM = Why(NodeCause.NO_REPLACEMENT, "no room for a replacement within max")
+NO_ROOM = Why(NodeCause.NO_REPLACEMENT, "no room for a replacement below the maximum")
 TOO_LONG = Obstacle(RemovalCause.ABORTED, "it took too long", AbortCause.TOO_LONG.value)
 ALLOWED: dict[SpotKind, frozenset[SpotKind]] = {
     SpotKind.REBALANCE: frozenset({SpotKind.INTERRUPTION}),
@@ -241,7 +241,7 @@ def _why_kept(spot: Spot, situation: Situation) -> Why | None:
         return Why(NodeCause.POOL_SLEEPS, f"its pool {spot.pool} sleeps", spot.pool)
     why = why_kept(node, snapshot, record) or why_not_drainable(node, snapshot, settings)
     if why is not None:
-        return replace(why, says=f"{node.name} cannot go: {why.says}")
+        return replace(why, says=f"{node.name} cannot go: {why.says}", about=why.about or node.name)
     removing = (_removal(spot, situation),)
     ready = spot.slot is not None and spot.slot.state is SlotState.READY
     coming = () if ready else (_coming(spot, pool, situation),)

@@ -32,7 +32,7 @@ class PolicyRefused(Usage):
 
     @property
     def taken(self) -> bool:
-        """Whether something else stands in the way (409), not the policy itself (422)."""
+        """Whether it conflicts with something else (409), or is invalid itself (422)."""
         return any(each.taken for each in self.problems)
 
 
@@ -207,7 +207,7 @@ class Policies:
                 stored = self.store.find_policy(policy.id)
                 if stored is None or stored.version != policy.version:
                     raise
-        raise Conflict(f"the state of policy {policy.name} is written all the time: try again")
+        raise Conflict(f"the state of policy {policy.name} keeps being written by others: try again")
 
     def _entry(self, policy: Policy, change: PolicyChange) -> LogEntry:
         fact = PolicyWritten(policy.name, change, str(policy.target))

@@ -45,7 +45,7 @@ class PodCause(StrEnum):
     """The next tick decides."""
 
 
-class NodeCause(StrEnum):
+class UnschedulableCause(StrEnum):
     """Why a node takes no new pod, whatever room it has."""
 
     LEAVING = "node_leaving"
@@ -54,9 +54,9 @@ class NodeCause(StrEnum):
 
 
 CLOSED_TO_PODS = {
-    NodeCause.LEAVING: "is being removed and accepts no new pods",
-    NodeCause.CORDONED: "cordoned: it accepts no new pods",
-    NodeCause.NOT_READY: "not ready",
+    UnschedulableCause.LEAVING: "is being removed and accepts no new pods",
+    UnschedulableCause.CORDONED: "cordoned: it accepts no new pods",
+    UnschedulableCause.NOT_READY: "not ready",
 }
 
 
@@ -64,7 +64,7 @@ CLOSED_TO_PODS = {
 class Against:
     """What the same number of nodes lacks for a pod, whatever each has left of it."""
 
-    cause: FitCause | NodeCause
+    cause: FitCause | UnschedulableCause
     nodes: int
     says: str
 
@@ -121,11 +121,11 @@ def _accepts_no_pods(cluster: ClusterView, record: Record) -> list[Against]:
     """Nodes that take no pods now: the table of a pod accounts for every node."""
     leaving = {one.node_name for one in in_disruption(record)}
     found = Counter(
-        NodeCause.NOT_READY
+        UnschedulableCause.NOT_READY
         if not node.ready
-        else NodeCause.LEAVING
+        else UnschedulableCause.LEAVING
         if node.name in leaving
-        else NodeCause.CORDONED
+        else UnschedulableCause.CORDONED
         for node in cluster.nodes
         if node.unschedulable or not node.ready
     )
@@ -230,7 +230,7 @@ def _empty(here: HeadlineSituation) -> str:
 
 
 def lease_says(record: Record, now: int) -> str:
-    """Who may scale. A lease that ended without being given back tells of a crash."""
+    """Who may scale. A lease that ended without being released means a crash."""
     owner, left = record.lock_owner, record.lock_until - now
     if not owner:
         says = "free"

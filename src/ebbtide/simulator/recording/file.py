@@ -1,12 +1,11 @@
-"""A recording is one file, `.ebb`: gzip over one JSON object with a version. What of a configuration goes
-into it, the nodes that it begins with, and how names are taken out of it.
+"""A recording is one file, `.ebb`: gzip over one JSON object with a version.
 
     {"ebb": 1, "story": {...}, "recorded": {...},
      "demand": {"default/web": {"at": [0, 300], "replicas": [4, 7]}}}
 
-`story` has the keys of a story. `demand` says for each workload when how many replicas were asked for; it is
-kept apart since it is long. `recorded` is what happened while it was recorded, to compare a simulation with.
-The same recording is the same bytes. Nothing is read from a file of a newer version.
+`story` has the keys of a story. `demand` has the replicas of each workload over time; it is separate
+because it is long. `recorded` is what happened at the time, to compare a simulation with. The same
+recording gives the same bytes. A file of a newer version is refused.
 """
 
 from __future__ import annotations

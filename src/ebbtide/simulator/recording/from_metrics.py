@@ -130,7 +130,7 @@ NEEDED = "kube-state-metrics (kube_deployment_spec_replicas, kube_statefulset_re
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastMetrics:
     """What was read, by the names of `state_metrics.queries`."""
 
     start: int
@@ -141,7 +141,7 @@ class Past:
     """What a person should know of it."""
 
 
-def record_metrics(past: Past, written: Mapping[str, Any], config: Config) -> Recording:
+def record_metrics(past: PastMetrics, written: Mapping[str, Any], config: Config) -> Recording:
     """`written` are the settings that go into the recording."""
     looks = _looks(past)
     if not looks:
@@ -193,13 +193,13 @@ def record_metrics(past: Past, written: Mapping[str, Any], config: Config) -> Re
     return with_first_nodes(recording, config)
 
 
-def _looks(past: Past) -> list[int]:
+def _looks(past: PastMetrics) -> list[int]:
     """When kube-state-metrics answered."""
     curves = (*past.curves["deployments"], *past.curves["statefulsets"])
     return sorted({int(at) for curve in curves for at, _ in curve.values})
 
 
-def _note_missing(past: Past, looks: Sequence[int], end: int) -> None:
+def _note_missing(past: PastMetrics, looks: Sequence[int], end: int) -> None:
     start, days = looks[0], (end - looks[0]) / 86_400
     recorded = f"{days:.1f} of {(past.end - past.start) / 86_400:.1f} days are recorded"
     if start - past.start > past.step:
@@ -224,7 +224,7 @@ def _moment(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _replicas(past: Past) -> dict[Key, QueriedSeries]:
+def _replicas(past: PastMetrics) -> dict[Key, QueriedSeries]:
     kinds = (("Deployment", "deployment"), ("StatefulSet", "statefulset"))
     return {
         (kind, curve.metric.get("namespace", ""), curve.metric.get(label, "")): curve
@@ -246,7 +246,7 @@ def _series(curve: QueriedSeries, looks: Sequence[int]) -> Series:
     return Series(at, replicas)
 
 
-def _requests(past: Past) -> dict[Key, dict[str, float]]:
+def _requests(past: PastMetrics) -> dict[Key, dict[str, float]]:
     """CPU and memory that a pod of each workload requests, as last seen."""
     deployment_of = {
         (c.metric.get("namespace", ""), c.metric.get("replicaset", "")): c.metric.get("owner_name", "")
@@ -278,13 +278,13 @@ def _refuse_without_memory(requests: Mapping[Key, Mapping[str, float]]) -> None:
     if not any("memory" in asked for asked in requests.values()):
         raise Usage(
             "Prometheus does not say what memory pods request (kube_pod_container_resource_requests, "
-            "kube_pod_owner), and without memory requests no packing is right; nothing was written. Let "
+            "kube_pod_owner), and without memory requests nothing can be planned; nothing was written. Let "
             "kube-state-metrics export both, and let pods request memory."
         )
 
 
 def _workloads(
-    past: Past, demand: Mapping[Key, Series], requests: Mapping[Key, Mapping[str, float]]
+    past: PastMetrics, demand: Mapping[Key, Series], requests: Mapping[Key, Mapping[str, float]]
 ) -> tuple[list[dict[str, Any]], set[Key]]:
     """Those that can be played, DaemonSets among them, and those whose pods nobody saw."""
     lacking = {key for key in demand if key not in requests}
@@ -313,7 +313,7 @@ def _workloads(
     return found, lacking
 
 
-def _used(past: Past) -> dict[Key, float]:
+def _used(past: PastMetrics) -> dict[Key, float]:
     """Share of the requested CPU that pods used, on average."""
     deployment_of = {
         (c.metric.get("namespace", ""), c.metric.get("replicaset", "")): c.metric.get("owner_name", "")
@@ -331,7 +331,7 @@ def _used(past: Past) -> dict[Key, float]:
     }
 
 
-def _budgets(past: Past) -> dict[tuple[str, str], int]:
+def _budgets(past: PastMetrics) -> dict[tuple[str, str], int]:
     """How many pods may be away, of budgets that are named after their workload."""
     healthy = {_budget(c): _number(c.values[-1][1]) for c in past.curves["desired_healthy"]}
     found = {}
@@ -347,7 +347,7 @@ def _budget(curve: QueriedSeries) -> tuple[str, str]:
     return curve.metric.get("namespace", ""), name.removesuffix("-pdb")
 
 
-def _fallbacks(past: Past, workloads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _fallbacks(past: PastMetrics, workloads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """What is not exported, and what is taken instead."""
     placed = [one for one in workloads if one["kind"] != "DaemonSet"]
     budgets = {_budget(curve) for curve in past.curves["expected_pods"]}
@@ -366,13 +366,13 @@ def _fallbacks(past: Past, workloads: Sequence[Mapping[str, Any]]) -> dict[str, 
     return found | ({"budgets": _share(matched, len(budgets))} if budgets else {})
 
 
-def _share_of_pods(past: Past) -> float:
+def _share_of_pods(past: PastMetrics) -> float:
     """Of those that are not tied to a node: jobs and bare pods have no workload here."""
     kept, pods = (_sum(past.curves[name]) for name in ("kept", "pods"))
     return _share(kept, pods)
 
 
-def _waited(past: Past) -> float | None:
+def _waited(past: PastMetrics) -> float | None:
     """By the times of each pod; where nobody exports those, by how many were pending at each look."""
     if past.curves["waits"]:
         return round(_sum(past.curves["waits"]), 1)
