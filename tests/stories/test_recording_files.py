@@ -204,7 +204,7 @@ def test_the_command_records_and_simulates(shell: Shell) -> None:
 def test_a_trace_without_requests_is_refused(shell: Shell) -> None:
     shell.write("trace.csv", TRACE)
     refused = shell.run("record", "--csv", "trace.csv", "--cpu", "500m", "-o", "month.ebb", code=2)
-    assert "without memory requests no packing is right" in refused.err
+    assert "without memory requests nothing can be planned" in refused.err
     assert shell.files() == ["trace.csv"]
     assert "one source to record from" in shell.run("record", "-o", "month.ebb", code=2).err
     assert "there is no log" in shell.run("record", "--log", "-o", "month.ebb", code=2).err

@@ -212,7 +212,7 @@ def test_where_no_times_are_exported_pending_pods_are_counted() -> None:
     ("missing", "says"),
     [
         ({"deployments": []}, "Install kube-state-metrics"),
-        ({"requests": []}, "without memory requests no packing is right; nothing was written"),
+        ({"requests": []}, "without memory requests nothing can be planned; nothing was written"),
         ({"requests": [requests("cpu", 1)]}, "what memory pods request"),
     ],
 )

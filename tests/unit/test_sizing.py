@@ -290,7 +290,7 @@ def test_a_node_that_joined_is_no_second_room_before_its_slot_says_so() -> None:
 def test_what_is_left_out_by_name_is_not_offered() -> None:
     snapshot = make_snapshot()
     (offer,) = plan_launch(snapshot, make_record(), make_settings(), 1).offers
-    (other,) = plan_launch(snapshot, make_record(), make_settings(), 1, {offer.name}).offers
+    (other,) = plan_launch(snapshot, make_record(), make_settings(), 1, frozenset({offer.name})).offers
     assert other.name != offer.name
 
 

@@ -24,7 +24,7 @@ from ebbtide.model.policy import (
 
 DEFAULTS = ZeroDefaults()
 YEAR_SECONDS = 31_536_000
-ALLOWED = "a duration of whole seconds such as 90s, 30m or 1h30m"
+ALLOWED = "a duration such as 90s, 30m or 1h30m"
 _PART = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)"
 _WHOLE = re.compile(f"(?:{_PART})+")
 _SECONDS = {

@@ -133,7 +133,7 @@ def never() -> float:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPorts:
-    """What is scaled: everything outside except where the record is kept and who is told."""
+    """What is scaled: all ports except the store and the notifier."""
 
     cluster: Cluster
     cloud: Cloud

@@ -170,6 +170,7 @@ def test_a_pod_that_went_meanwhile_is_evicted(server: Server, actor: Actor, code
     server.says(f"GET {POD}", pod(), after)
     server.says(f"POST {EVICTION}", refusal(code))
     ACTS["evict"](actor)
+    assert server.reasons == [("Evicted", "Normal", "Pod", "u-pod")]
 
 
 BUDGET = {"causes": [{"reason": "DisruptionBudget", "message": "web needs 2 healthy pods"}]}

@@ -219,12 +219,14 @@ class Ec2Cloud:
             with translated(what, GONE):
                 found = self._client.describe_instances(InstanceIds=[instance_id])
                 tags = [_tags(raw) for raw in _instances(found)]
+                # The id comes from a Node object, which others can write.
                 if any(tag.get(identity.CLUSTER) != self._settings.cluster for tag in tags):
                     raise NotOurs(
                         f"{what}: it does not carry the tag {identity.CLUSTER}={self._settings.cluster}.",
                         step="add the tag, or remove the instance by hand",
                     )
                 self._client.terminate_instances(InstanceIds=[instance_id])
+        # Gone already, which is what was asked for.
         except AwsAnswered:
             return
 

@@ -216,7 +216,7 @@ class QueriedHistory:
         self.span = self._resume(span)
 
     def read(self, asked: RangeQuery, advance: Callable[[], None] = lambda: None) -> list[QueriedSeries]:
-        """All of it, each series once. `Unknown` where a part cannot be had; what is there stays."""
+        """All of it, each series once. `Unknown` if a part cannot be read; the parts that were read stay."""
         found: dict[tuple[tuple[str, str], ...], QueriedSeries] = {}
         for start, end in self.parts(asked):
             key = (asked.name, start, asked.step)

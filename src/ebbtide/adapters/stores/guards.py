@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 def repeat(clock: Clock, call: Callable[[bool], T], lost: Unanswered | None = None) -> T:
-    """`call` is told whether an earlier reply was lost, so whether it may have been done already; `lost` is
+    """`call` gets whether an earlier reply was lost, so whether it may have been done already; `lost` is
     one that was lost before."""
     failures = throttles = 0
     while True:

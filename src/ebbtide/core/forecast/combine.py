@@ -414,9 +414,7 @@ def _downhill(weight: Floats, made: Floats, truth: Floats, count: Floats) -> Flo
     return total / STEPS_DOWN
 
 
-def _one_by_one(
-    weight: Floats, made: Floats, truth: Floats, row: Ints, unit: float
-) -> tuple[Floats, Floats]:
+def _one_by_one(weight: Floats, made: Floats, truth: Floats, row: Ints, unit: float) -> tuple[Floats, Floats]:
     """The same, with one step for each origin, the oldest first: which members err together today counts
     more than which did two weeks ago. And what the weights said at each before they learned from it."""
     total, turns = np.zeros_like(weight), [0, *(np.flatnonzero(np.diff(row)) + 1).tolist(), len(row)]

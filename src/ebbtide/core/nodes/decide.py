@@ -62,8 +62,8 @@ from ebbtide.model.snapshot import Node, Snapshot
 def decide(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str, brief: bool = False
 ) -> Decision:
-    """Where it is `brief`, less is said of why each node stays, and of a consolidation that was not looked
-    into or finds nothing cheaper."""
+    """If it is `brief`, there is less detail on why each node stays, and on a consolidation that was not
+    evaluated or finds nothing cheaper."""
     question = Question(snapshot, record, settings, now, operation_id(now, decision_id), brief)
     verdicts: list[Verdict] = []
     for action, strategy in STRATEGIES:
@@ -101,7 +101,7 @@ WHERE_WANTED = (Action.REPAIR, Action.REPLACE, Action.CONSOLIDATE)
 
 
 def _why_nothing(verdicts: list[Verdict]) -> str:
-    """A reason that holds for several actions, such as a cluster that cannot be read, is said once."""
+    """A reason that holds for several actions, such as a cluster that cannot be read, is reported once."""
     told = [v for v in verdicts if v.action in (Action.SCALE_UP, Action.SCALE_DOWN)]
     told += [v for v in verdicts if v.action in WHERE_WANTED and v.checks[0].passed]
     by_reason: dict[str, list[str]] = {}

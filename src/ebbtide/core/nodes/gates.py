@@ -87,13 +87,18 @@ def healthy(snapshot: Snapshot, record: Record, settings: Settings) -> Check:
     """Machines that are gone are not sick: they would keep the gate closed until another tool deleted
     them."""
     gone = record.gone_nodes
-    workers = sum(1 for node in snapshot.cluster.workers if node.uid not in gone)
-    unready = sum(1 for node in snapshot.cluster.unready_workers if node.uid not in gone)
+    workers = _without(gone, snapshot.cluster.workers)
+    unready = _without(gone, snapshot.cluster.unready_workers)
     sick = unready > settings.unready_count and unready > settings.unready_fraction * workers
     most = max(settings.unready_count, settings.unready_fraction * workers)
     limit = f"more than {settings.unready_fraction:.0%} and more than {settings.unready_count}"
     says = f"{unready} of {workers} workers are not ready; removals stop at {limit}"
     return Check(Gate.HEALTHY, not sick, says, Values(unready, most))
+
+
+def _without(gone: frozenset[str], nodes: Sequence[Node]) -> int:
+    """How many of these are not gone."""
+    return sum(1 for node in nodes if node.uid not in gone) if gone else len(nodes)
 
 
 def load_known(snapshot: Snapshot) -> Check:

@@ -41,7 +41,7 @@ def weight(pod: Pod) -> float:
 
 
 def classes_of(pods: Iterable[Pod], placement: Placement) -> list[PodClass]:
-    """Largest first. What the same template made shares its values, so most pods are told by identity."""
+    """Largest first. What the same template made shares its values, so most pods are compared by identity."""
     same: dict[tuple[int, int, int, str], PodClass] = {}
     equal: dict[tuple[Resources, Scheduling, RuleProfile], PodClass] = {}
     for pod in sorted(pods, key=lambda pod: (pod.created_at, pod.uid)):

@@ -46,7 +46,7 @@ def why_missing(packer: Packer) -> str:
 
 
 def installed_packer() -> Packer:
-    """For a preview that nothing depends on. A decision is told which packer to use."""
+    """For a preview that nothing depends on. For a decision, the packer is an argument."""
     return Packer.PLAIN if why_missing(Packer.HIGHS) else Packer.HIGHS
 
 

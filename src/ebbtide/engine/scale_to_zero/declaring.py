@@ -34,7 +34,7 @@ from ebbtide.model.policy import Declaration, Policy, Readiness, Report, declare
 from ebbtide.ports import Declarations
 
 AT_ONCE = 100
-"""Objects that are told together. The lease is renewed in between."""
+"""Objects whose status is updated together. The lease is renewed in between."""
 
 
 @dataclass(slots=True)

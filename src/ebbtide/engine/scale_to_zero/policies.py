@@ -32,7 +32,7 @@ class PolicyRefused(Usage):
 
     @property
     def taken(self) -> bool:
-        """Whether something else stands in the way (409), not the policy itself (422)."""
+        """Whether it conflicts with something else (409), or is invalid itself (422)."""
         return any(each.taken for each in self.problems)
 
 

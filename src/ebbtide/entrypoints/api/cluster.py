@@ -32,7 +32,7 @@ from ebbtide.entrypoints.api.views import (
     node_shape,
     status_shape,
 )
-from ebbtide.entrypoints.views.headline import usual_seconds, why_pending
+from ebbtide.entrypoints.views.headline import slots_of, usual_seconds, why_pending
 from ebbtide.entrypoints.views.schemas import (
     AgainstShape,
     DecisionShape,
@@ -86,7 +86,8 @@ def router(site: Site) -> APIRouter:
         """What is in progress, what holds it back, and what the last tick said."""
         seen, record = site.sight.seen(), site.store.load()
         decision = newest(site, LogKind.DECISION, brief=True)
-        news = News(decision, newest_alarm(site, record), launches_took(site) if record.launching else 0)
+        coming = any(not slot.settled for slot in slots_of(record))
+        news = News(decision, newest_alarm(site, record), launches_took(site) if coming else 0)
         return status_shape(record, seen, site.settings, site.kind, int(site.clock.now()), news)
 
     @routes.get("/nodes", dependencies=READ)
@@ -178,7 +179,7 @@ def newest(site: Site, kind: LogKind, brief: bool = False) -> LogEntry | None:
 
 
 def newest_alarm(site: Site, record: Record) -> LogEntry | None:
-    """Without outages, which are said as such, and without what a later tick has corrected."""
+    """Without outages, which have their own message, and without what a later tick has corrected."""
     for entry in site.store.read_log([LogKind.ALARM], limit=LATEST_ALARMS):
         kind = entry.data.get("alarm")
         over = kind in OVER_WITH_THE_NEXT_TICK and record.ticked_at > entry.at

@@ -340,7 +340,7 @@ class _AdmittingServer(uvicorn.Server):
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """Listening before anything else starts, so an address that cannot be had is said at once."""
+    """Listening before anything else starts, so an address that is in use is reported at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

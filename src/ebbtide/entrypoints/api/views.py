@@ -83,7 +83,7 @@ class WhyKept:
 
 
 def entry_shape(entry: LogEntry, started: Mapping[str, OperationBegun] | None = None) -> EntryShape:
-    """A decision, which is read without its data, is told with what it began, if that is given."""
+    """A decision is read without its data; if the entry of what it began is given, that is shown with it."""
     data = dict(entry.data)
     if entry.kind is LogKind.DECISION:
         fact = (started or {}).get(entry.id)

@@ -157,7 +157,7 @@ class StartedWake:
     answer: WokenShape
     repeated: bool = False
     late: bool = False
-    """Callers that waited for it were told that it was not ready in time."""
+    """Callers that waited for it got the answer that it was not ready in time."""
 
 
 def begin(context: RouteContext, policy_id: str, asked: WakeBody, key: str) -> StartedWake:
@@ -241,7 +241,7 @@ def keep(context: RouteContext, key: str, answer: WokenShape) -> WokenShape:
 
 
 def keep_end(context: RouteContext, key: str, answer: WokenShape) -> None:
-    """What a caller who waited was told in the end, for those who ask again. Where it cannot be kept they get
+    """The final answer to a caller who waited, for those who ask again. Where it cannot be kept they get
     the answer that the wake began with."""
     if key:
         with suppress(EbbtideError):

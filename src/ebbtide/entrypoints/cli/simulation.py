@@ -233,7 +233,7 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
         recording = with_first_nodes(trace, built)
     else:
         raise Usage(
-            "a trace does not say what its pods request, and without memory requests no packing is right; "
+            "a trace does not say what its pods request, and without memory requests nothing can be planned; "
             "nothing was written. Give --cpu and --memory, such as --cpu 500m --memory 512Mi."
         )
     recording = anonymised(recording) if anonymise else recording

@@ -104,7 +104,7 @@ def why_pending(
     if hopeless := why_none_fits(pod, new):
         says = f"no type of any pool can take it ({hopeless.says}), so no node is added for it"
         return PodAnswer(PodCause.HOPELESS, says, nodes)
-    coming = sum(not slot.settled for slot in _slots(record))
+    coming = sum(not slot.settled for slot in slots_of(record))
     if coming:
         verb = "is" if coming == 1 else "are"
         says = f"no node has room for it; {count_of(coming, 'node')} {verb} being added"
@@ -161,7 +161,7 @@ def _range(amounts: list[int], unit: str) -> str:
     return f"{least}{unit}" if least == most else f"{least}{unit} to {most}{unit}"
 
 
-def _slots(record: Record) -> Iterator[ops.Slot]:
+def slots_of(record: Record) -> Iterator[ops.Slot]:
     """All nodes on their way, for whatever reason."""
     for operation in (record.launching, record.removing):
         yield from operation.slots if operation else ()
@@ -230,7 +230,7 @@ def _empty(here: HeadlineSituation) -> str:
 
 
 def lease_says(record: Record, now: int) -> str:
-    """Who may scale. A lease that ended without being given back tells of a crash."""
+    """Who may scale. A lease that ended without being released means a crash."""
     owner, left = record.lock_owner, record.lock_until - now
     if not owner:
         says = "free"

@@ -51,9 +51,9 @@ class Checker:
         self.clocks_jump = False
         """Whether a runner's clock may be hours ahead, so what is to come seems long past to it."""
         self.time_zero = 0.0
-        """What is said is told in seconds from here."""
+        """Violations are reported in seconds from here."""
         self._sees_all = True
-        """Whether it is told of every write."""
+        """Whether it sees every write."""
         self._started: set[str] = set()
         """Ids of all work that was ever written."""
         self.violations: list[Violation] = []

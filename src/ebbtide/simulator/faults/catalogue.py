@@ -131,7 +131,7 @@ class CrashPlan:
             self._on_stall()
 
     def delay(self, call: Callable[[], object], soon: bool) -> None:
-        """This plan delays nothing: what it strikes is told by a number."""
+        """This plan delays nothing: a number says which call it strikes."""
 
     def land(self) -> list[Callable[[], object]]:
         return []

@@ -86,7 +86,7 @@ class RunnerCrashed(BaseException):
 
 
 class CallGate:
-    """Through which every call of one runner goes. `on_fault` is told of every fault."""
+    """Every call of one runner goes through it. `on_fault` is called for every fault."""
 
     def __init__(
         self,

@@ -278,7 +278,7 @@ def _refuse_without_memory(requests: Mapping[Key, Mapping[str, float]]) -> None:
     if not any("memory" in asked for asked in requests.values()):
         raise Usage(
             "Prometheus does not say what memory pods request (kube_pod_container_resource_requests, "
-            "kube_pod_owner), and without memory requests no packing is right; nothing was written. Let "
+            "kube_pod_owner), and without memory requests nothing can be planned; nothing was written. Let "
             "kube-state-metrics export both, and let pods request memory."
         )
 

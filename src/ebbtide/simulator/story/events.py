@@ -138,7 +138,7 @@ class StoryCloud(_Door):
 
 
 class StoryWorkloads(_Door):
-    """`scaled` is told of every scaling just before it is carried out."""
+    """`scaled` is called for every scaling just before it is carried out."""
 
     def __init__(
         self, inner: Workloads, world: World, trouble: Trouble, scaled: Callable[[Workload, int, str], None]
@@ -199,7 +199,7 @@ class StoryPlayers(_Door):
 
 
 def incident_of(kind: str, zone: str) -> tuple[str, str]:
-    """What befalls a zone, as the world plans it."""
+    """An incident in a zone, as the world plans it."""
     if kind == "spot_storm":
         return "interrupt-all", "" if zone == "all" else zone
     return kind.replace("_", "-"), zone

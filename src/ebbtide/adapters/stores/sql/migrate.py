@@ -123,7 +123,7 @@ def keep_to_ourselves(path: Path) -> None:
 
 
 def prefer_wal(path: Path) -> None:
-    """Readers then do not wait for writers. Where it cannot be had, the rollback journal does as well.
+    """Readers then do not wait for writers. If WAL is not available, the rollback journal works as well.
 
     An empty file forgets it, so a new one is asked again once it has its tables.
     """
