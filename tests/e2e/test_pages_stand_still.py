@@ -236,7 +236,7 @@ def test_the_chart_says_of_now_what_the_numbers_above_it_say(browser: Browser, c
 def test_the_chart_says_so_too_where_nothing_that_is_an_event_happened_since(
     browser: Browser, clock: VirtualClock
 ) -> None:
-    """Costs are asked for every few seconds alone: until then it went on saying "78 pending" below a headline
+    """Costs are asked for every few seconds alone: until then it still said "78 pending" below a headline
     that said "none pending". Here these seconds never pass."""
     cluster = Synthetic(clock, SEEN)
     cluster.store.append([entry_of("00000001", NOW - 20, CostNoted({"USD": "0.5"}, 0, 3, 33), "cost")])
@@ -330,7 +330,8 @@ APART = """() => [...document.querySelectorAll("main .icon")].map((icon) => {
   const first = document.createRange();
   while (texts.nextNode()) {
     const at = texts.currentNode.textContent.search(/[^\\s]/);
-    if (!(icon.compareDocumentPosition(texts.currentNode) & Node.DOCUMENT_POSITION_FOLLOWING) || at < 0) continue;
+    const after = icon.compareDocumentPosition(texts.currentNode) & Node.DOCUMENT_POSITION_FOLLOWING;
+    if (!after || at < 0) continue;
     first.setStart(texts.currentNode, at);
     first.setEnd(texts.currentNode, at + 1);
     break;

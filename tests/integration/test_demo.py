@@ -136,6 +136,24 @@ def test_a_runner_that_is_killed_in_the_middle_of_a_drain_is_a_process_and_anoth
         assert live.stage.checker.violations == []
 
 
+def test_crash_kills_a_process_also_where_the_next_step_was_to_be_rushed_through() -> None:
+    """The first hour of the demo is rushed through without its processes. A button that was pressed between
+    two of these steps killed none."""
+    with Replicas() as replicas:
+        live = Live(1, start_before(read_history(), NOW), shop_scene(), replicas)
+        for _ in range(20):
+            live.step(60.0, 20.0, in_process=True)
+        acted, stood_by = replicas.pids
+        live.strike("crash")
+        for _ in range(MOST_STEPS):
+            if live.owner != "demo-runner-1":
+                break
+            live.step(60.0, 20.0, in_process=True)
+        with pytest.raises(ProcessLookupError):
+            os.kill(acted, 0)
+        assert replicas.pids[0] == stood_by
+
+
 def test_a_month_lies_behind_any_start_on_the_same_day_of_the_week() -> None:
     past = read_history()
     for now in (past.end, past.end + DAY, past.end + 100 * DAY, NOW):

@@ -225,6 +225,38 @@ def test_the_address_that_was_judged_is_the_one_that_is_spoken_to(
     pool.clear()
 
 
+def test_each_connection_asks_for_the_name_again_and_judges_the_answer(
+    redirecting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, answers = socket.getaddrinfo, ["127.0.0.1", METADATA]
+
+    def turning(host: Any, *args: Any, **kw: Any) -> Any:
+        return real(answers.pop(0) if host == NAME else host, *args, **kw)
+
+    monkeypatch.setattr(socket, "getaddrinfo", turning)
+    pool = outgoing.guarded(urllib3.PoolManager())
+    url = f"http://{NAME}:{redirecting.rpartition(':')[2]}/"
+    assert pool.request("GET", url, retries=False, redirect=False).status == 307
+    with pytest.raises(AddressRefused, match=METADATA):
+        pool.request("GET", url, retries=False, redirect=False)
+    pool.clear()
+
+
+def test_where_the_first_address_of_a_name_does_not_answer_the_next_is_tried(
+    redirecting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = int(redirecting.rpartition(":")[2])
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in ("127.0.0.9", "127.0.0.1")]
+    real = socket.getaddrinfo
+
+    def both(host: Any, *args: Any, **kw: Any) -> Any:
+        return found if host == NAME else real(host, *args, **kw)
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    with outgoing.connected(NAME, port, False, 30.0) as made:
+        assert made.getpeername() == ("127.0.0.1", port)
+
+
 @pytest.mark.parametrize("name", ["metadata.google.internal", "Metadata.Goog.", "instance-data"])
 def test_a_redirect_to_the_name_of_a_metadata_service_ends_before_the_name_is_looked_up(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -257,6 +289,7 @@ def test_a_name_that_nobody_knows_cannot_be_reached(monkeypatch: pytest.MonkeyPa
         *("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
         *("fe80::1%eth0", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fd00:42::42"),
         *("::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::", "::169.254.169.254"),
+        *("64:ff9b::169.254.1.1", "::169.254.1.1", "::ffff:0:169.254.1.1"),
     ],
 )
 def test_addresses_that_hand_out_credentials_are_refused_however_they_are_written(address: str) -> None:
@@ -278,6 +311,9 @@ def test_other_addresses_are_spoken_to(address: str) -> None:
         ("http://Metadata.Google.Internal./x", "metadata service"),
         ("https://elsewhere.example.com", "not among"),
         ("https://example.com.evil.net", "not among"),
+        ("https://evilexample.net", "not among"),
+        ("http://0xa9fea9fe/latest", "metadata service"),
+        ("http://2852039166/latest", "metadata service"),
     ],
 )
 def test_a_url_says_why_it_cannot_be_used(url: str, why: str) -> None:

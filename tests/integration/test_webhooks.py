@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ from tests.policy_harness import PolicyHarness
 SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ZERO = {"policy": "web", "phase": "zero"}
 ASLEEP = LogEntry("id-1", 100, LogKind.IDLE, "policy web: is at zero", "p-1", ZERO)
+WAKING = {"policy": "web", "phase": "waking"}
+READY = {"policy": "web", "phase": "active", "seconds": 12}
 QUICK = (0.01, 0.01, 0.01)
 
 
@@ -45,6 +48,7 @@ class Receiver:
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     hold: threading.Event = field(default_factory=threading.Event)
+    asked: threading.Event = field(default_factory=threading.Event)
     url: str = ""
 
 
@@ -57,6 +61,7 @@ def receiver(*codes: int, held: bool = False) -> Iterator[Receiver]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
+            found.asked.set()
             found.hold.wait(30)
             found.paths.append(self.path)
             found.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
@@ -114,7 +119,30 @@ def test_what_fails_is_sent_again_with_the_same_id_until_it_arrives() -> None:
     assert notifier.dropped == 0
 
 
-@pytest.mark.parametrize(("codes", "tries"), [((500,) * 9, 4), ((410,), 1), ((302,) * 9, 4)])
+@pytest.mark.parametrize("code", [200, 202, 299])
+def test_any_yes_ends_a_message(code: int) -> None:
+    with receiver(code, 500) as found:
+        notifier = WebhookNotifier(SimNotifier(), found.url, SECRET, QUICK)
+        notifier.notify(ASLEEP)
+        notifier.close()
+    assert (len(found.got), notifier.dropped) == (1, 0)
+
+
+def test_an_end_leaves_no_message_that_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks, "CLOSE_SECONDS", 0.0)
+    with receiver(*(500,) * 9) as found:
+        notifier = WebhookNotifier(SimNotifier(), found.url, SECRET, (3600.0, 3600.0))
+        notifier.notify(ASLEEP)
+        assert found.asked.wait(60)
+        notifier.close()
+        assert notifier._thread is not None
+        notifier._thread.join(60)
+    assert (len(found.got), notifier.dropped) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("codes", "tries"), [((500,) * 9, 4), ((410,), 1), ((300,) * 9, 4), ((302,) * 9, 4), ((199,) * 9, 4)]
+)
 def test_what_never_arrives_is_given_up_and_a_redirect_is_not_followed(
     codes: tuple[int, ...], tries: int
 ) -> None:
@@ -213,6 +241,8 @@ def test_only_sleep_and_wake_are_told() -> None:
         notifier.notify(
             LogEntry("id-4", 100, LogKind.WAKE, "woken", "p-1", {"policy": "web", "phase": "active"})
         )
+        for kind, told in ((LogKind.WAKE, ZERO), (LogKind.IDLE, WAKING), (LogKind.IDLE, READY)):
+            notifier.notify(LogEntry(f"id-{told}", 100, kind, "of another kind", "p-1", told))
         notifier.close()
     assert found.got == []
 
@@ -270,6 +300,21 @@ def test_a_message_has_the_name_of_its_receiver_and_nothing_of_our_own_making() 
     ((headers, _),) = found.got
     assert headers["host"] == found.url.split("/")[2]
     assert set(headers) == {"host", "x-ours", "accept-encoding", "content-length"}
+
+
+def test_the_receiver_is_named_as_its_url_names_it_also_where_the_port_is_that_of_https(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with receiver() as found:
+        port = int(found.url.rpartition(":")[2].partition("/")[0])
+
+        def connect(*_: Any) -> socket.socket:
+            return socket.create_connection(("127.0.0.1", port), 30)
+
+        monkeypatch.setattr(webhooks, "connected", connect)
+        assert post("https://hooks.example.com/x", b"{}", {}) == 204
+    ((headers, _),) = found.got
+    assert headers["host"] == "hooks.example.com"
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -324,7 +324,7 @@ OF_SPOT = (
     Mutant(
         "a node that a scale-down removes gets a second owner",
         "_removed_elsewhere",
-        "spot.removal is None",
+        "spot.instance_id in owned",
         "False",
         (
             "table:two_workflows",

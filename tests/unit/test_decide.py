@@ -66,7 +66,7 @@ def test_an_instance_that_a_crash_left_behind_is_adopted_as_a_launched_slot() ->
     ],
 )
 def test_a_worker_of_another_cluster_of_the_same_name_is_never_adopted(
-    overrides: dict[str, str], adopted: bool
+    overrides: dict[str, Any], adopted: bool
 ) -> None:
     """Adopted, it would be terminated, since it never joins here. What was launched before the configurations
     were noted is taken for ours."""

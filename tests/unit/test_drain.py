@@ -17,7 +17,7 @@ from ebbtide.model.pod import (
     Scheduling,
     SelectorOperator,
 )
-from tests.builders import make_budget, make_node, make_pod, make_settings
+from tests.builders import make_budget, make_node, make_pod, make_selector, make_settings
 
 FREE = Disruptions(())
 
@@ -84,7 +84,7 @@ def test_reading_25_a_setting_names_system_workloads_that_may_be_moved(name: str
     assert judged(COREDNS, movable_system_workloads=("metrics-server", name)) == EVICTED
 
 
-@pytest.mark.parametrize("name", ["core", "dns", "coredns-7db6d8ff4d-x2zvq-1", "metrics*"])
+@pytest.mark.parametrize("name", ["core", "dns", "coredns-7db6d8ff4d-x2zvq-1", "metrics*", "corf*"])
 def test_another_name_does_not_free_a_system_workload(name: str) -> None:
     assert judged(COREDNS, movable_system_workloads=(name,)) == blocked(DrainReason.KUBE_SYSTEM)
 
@@ -207,3 +207,34 @@ def test_the_worst_obstacle_is_named_first() -> None:
     plan = plan_drain(make_node(), pods, FREE, make_settings(), {})
     assert (plan.obstacle.cause, plan.obstacle.about) == (RemovalCause.POD_BLOCKS, "default/bare")
     assert [j.pod.name for j in plan.treated(Treatment.WAIT)] == ["leaving"]
+
+
+def covered(selector: LabelSelector, **labels: str) -> bool:
+    """Whether a used up budget with this selector keeps such a pod."""
+    pod = make_pod("web", labels=tuple(sorted(labels.items())))
+    budget = Budget("default", "budget", selector, 0)
+    return judge(pod, Disruptions((budget,)), make_settings(), {}).treatment is Treatment.WAIT
+
+
+@pytest.mark.parametrize(
+    ("asked", "yes", "no"),
+    [
+        (Requirement("app", SelectorOperator.IN, ("web", "api")), {"app": "api"}, {"app": "db"}),
+        (Requirement("app", SelectorOperator.NOT_IN, ("db",)), {"tier": "front"}, {"app": "db"}),
+        (Requirement("app", SelectorOperator.EXISTS, ()), {"app": "db"}, {"tier": "front"}),
+        (Requirement("app", SelectorOperator.DOES_NOT_EXIST, ()), {"tier": "front"}, {"app": "db"}),
+    ],
+    ids=lambda each: each.operator if isinstance(each, Requirement) else "",
+)
+def test_a_budget_is_found_by_whatever_its_selector_asks(
+    asked: Requirement, yes: dict[str, str], no: dict[str, str]
+) -> None:
+    assert covered(LabelSelector((asked,)), **yes)
+    assert not covered(LabelSelector((asked,)), **no)
+
+
+def test_a_budget_covers_only_pods_that_have_all_its_labels() -> None:
+    both = make_selector(app="web", tier="front")
+    assert covered(both, app="web", tier="front")
+    assert not covered(both, app="web")
+    assert not covered(both, tier="front")

@@ -54,7 +54,8 @@ def test_a_pod_counts_on_an_instance_on_its_way_and_not_on_one_that_is_late() ->
 
 
 @pytest.mark.parametrize(
-    ("late", "ready", "count", "more"), [(0, 3, 4, 0), (1, 9, 4, 1), (1, 1, 4, 2), (2, 0, 3, 3), (1, 3, 0, 0)]
+    ("late", "ready", "count", "more"),
+    [(0, 3, 4, 0), (1, 9, 4, 1), (1, 1, 10, 5), (2, 0, 3, 3), (1, 3, 0, 0)],
 )
 def test_there_are_as_many_spares_as_the_share_that_is_late_says(
     late: int, ready: int, count: int, more: int

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import product
+
+import pytest
+
 from ebbtide.core.nodes.unwell import (
     MOST_NAMED,
     NOT_READY,
@@ -9,16 +13,18 @@ from ebbtide.core.nodes.unwell import (
     DriftKind,
     is_expired,
     outdated,
+    outdated_among,
     track_unfit,
     unfit_workers,
     why_drifted,
 )
 from ebbtide.model.pod import Taint, TaintEffect
-from ebbtide.model.pool import RemovalReason
+from ebbtide.model.pool import Pool, RemovalReason
 from ebbtide.model.record import Unwell
 from tests.builders import (
     NOW,
     make_instance,
+    make_instance_of,
     make_node,
     make_pool,
     make_record,
@@ -99,3 +105,30 @@ def test_the_record_names_the_first_of_them_and_keeps_what_it_named_where_nothin
     assert (record.unfit[0].node_name, record.unfit[0].reason) == ("a0", RemovalReason.EXPIRED)
     assert track_unfit(make_snapshot(problems=("no list",)), record, settings, NOW) == record
     assert track_unfit(make_snapshot(), record, settings, NOW).unfit == ()
+
+
+HASHES = ("", "new", "old")
+POOLS = [
+    make_pool(labels=labels, taints=taints, launch_hash=launch_hash, expire_seconds=expire)
+    for labels, taints in (((), ()), (GOLD.labels, ()), ((), GOLD.taints))
+    for launch_hash in HASHES[:2]
+    for expire in (0, 3600)
+]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("replace_drifted", [True, False])
+def test_a_glance_passes_over_no_worker_that_is_drifted_or_expired(pool: Pool, replace_drifted: bool) -> None:
+    settings = make_settings(replace_drifted=replace_drifted, pools=(pool,))
+    nodes, instances = [], []
+    for number, (kind, launch_hash, dressed) in enumerate(
+        product((pool.types[0].name, "other", ""), HASHES, (True, False))
+    ):
+        like_pool = {"labels": pool.labels, "taints": pool.taints} if dressed else {}
+        node = make_node(f"a{number}", instance_type=kind, created_at=NOW - 1800 * number, **like_pool)
+        nodes.append(node)
+        instances.append(make_instance_of(node, instance_type=kind, launch_hash=launch_hash))
+    nodes += [make_node("alone"), make_node("elsewhere", pool="gone")]
+    snapshot = make_snapshot(nodes, instances=[*instances, make_instance_of(nodes[-1])])
+    each = [tuple(outdated(node, snapshot, settings, NOW)) for node in nodes]
+    assert outdated_among(nodes, snapshot, settings, NOW) == [causes for causes in each if causes]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ebbtide.core.nodes.sizing import LaunchPlan, nodes_for_cpu, plan_launch
+from ebbtide.core.nodes.sizing import LaunchPlan, nodes_for_cpu, plan_launch, without_minimum
 from ebbtide.model.operation import SlotState
 from ebbtide.model.pod import (
     NOTHING,
@@ -20,6 +21,7 @@ from ebbtide.model.pod import (
     StopCause,
     Unplaced,
 )
+from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import Market, Snapshot
 from tests.builders import (
@@ -283,3 +285,66 @@ def test_a_node_that_joined_is_no_second_room_before_its_slot_says_so() -> None:
     assert len(plan.offers) == 1
     not_there = plan_launch(make_snapshot([], [waiting("second", 3500)]), record, make_settings(), 0)
     assert not_there.offers == ()
+
+
+def test_what_is_left_out_by_name_is_not_offered() -> None:
+    snapshot = make_snapshot()
+    (offer,) = plan_launch(snapshot, make_record(), make_settings(), 1).offers
+    (other,) = plan_launch(snapshot, make_record(), make_settings(), 1, frozenset({offer.name})).offers
+    assert other.name != offer.name
+
+
+def test_only_a_pool_that_has_nothing_else_to_offer_keeps_no_minimum() -> None:
+    both = make_pool("both", min_workers=2, waking=True)
+    one = make_pool("one", min_workers=1, zones=("a",), waking=True)
+    settings = make_settings(pools=(both, one))
+    assert without_minimum(settings, ()) is settings
+    asleep = replace(one, min_workers=0, waking=False)
+    assert without_minimum(settings, {"a/on-demand/small"}).pools == (both, asleep)
+    assert without_minimum(settings, {"elsewhere"}).pools == (both, one)
+
+
+def under_pressure(at_least: int, *pools: Pool, **settings: Any) -> list[str]:
+    plan = plan_launch(
+        make_snapshot(), make_record(), make_settings(pools=pools, max_batch_up=9, **settings), at_least
+    )
+    return [offer.pool.name for offer in plan.offers]
+
+
+def test_load_fills_pools_below_their_minimum_first_and_no_further() -> None:
+    cheap = make_pool("cheap", types=(make_type(price="0.01"),))
+    for minimum in (1, 2):
+        dear = make_pool("dear", types=(make_type(price="0.09"),), min_workers=minimum)
+        assert under_pressure(3, cheap, dear) == ["dear"] * minimum + ["cheap"] * (3 - minimum)
+    assert under_pressure(0, cheap, dear) == [], "it is not being woken"
+
+
+def test_the_price_of_a_cpu_decides_and_not_that_of_a_node() -> None:
+    """A free type costs nothing, however small it is."""
+    large = make_pool("large", types=(make_type("large", 16_000, price="0.10"),))
+    small = make_pool("small", types=(make_type("small", 1000, price="0.02"),))
+    free = make_pool("free", types=(make_type("free", 500, price="0"),))
+    assert under_pressure(1, small, large) == ["large"]
+    assert under_pressure(1, small, large, free) == ["free"]
+
+
+def test_the_limit_that_keeps_pods_pending_is_told_although_load_ends_at_the_maximum_too() -> None:
+    full = [make_pod(f"full-{name}", 4000, node_name=name) for name in ("a1", "b1")]
+    crowded = make_snapshot(make_nodes("a1", "b1"), [*full, waiting("large", 4000)])
+    stopped = plan(crowded, at_least=1, pools=(make_pool(max_workers=2),)).stopped
+    assert stopped is not None
+    assert stopped.cause is StopCause.AT_LIMITS
+
+
+def test_what_is_kept_for_a_woken_pool_is_not_planned_for_pods() -> None:
+    """Of two nodes one is for the woken pool, so pods get one that is large enough for them all."""
+    plain = make_pool("plain", types=(make_type("cheap", price="0.01"), make_type("big", 8000, price="0.03")))
+    asleep = make_pool("asleep", types=(make_type("own"),), waking=True, min_workers=1, zones=("a",))
+    tied = Scheduling(node_selector=(("ebbtide.dev/pool", "plain"),))
+    pods = [waiting(f"p{number}", 3000, scheduling=tied) for number in range(2)]
+    settings = make_settings(pools=(plain, asleep), max_batch_up=2, max_workers=2, min_workers=0)
+    found = plan_launch(make_snapshot([], pods), make_record(), settings, 1)
+    assert sorted(f"{offer.pool.name}/{offer.node_type.name}" for offer in found.offers) == [
+        "asleep/own",
+        "plain/big",
+    ]

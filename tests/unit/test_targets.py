@@ -100,7 +100,7 @@ def test_a_pool_that_sleeps_gives_up_its_zones_and_another_keeps_its_own() -> No
 def test_a_pool_that_is_awake_keeps_the_minimum_of_the_cluster_while_another_sleeps() -> None:
     """`workerCount - toRemove >= minWorkers`: what sleeps may go, and nothing else because of it."""
     pools = (make_pool(), make_pool("gpu", may_be_empty=True))
-    asleep = {"pools": pools, "min_workers": 1, "awake_min_workers": 2}
+    asleep: dict[str, Any] = {"pools": pools, "min_workers": 1, "awake_min_workers": 2}
     nodes = (*make_nodes("a1", "a2"), make_node("a3", pool="gpu"), make_node("a4", pool="gpu"))
     chosen, refusals = choose(nodes, limit=4, **asleep)
     assert chosen == ["a3", "a4"]

@@ -68,7 +68,7 @@ def released(
     forgive: Callable[[], None] = nothing_counted,
     keeps_lease: bool = False,
 ) -> Iterator[None]:
-    """Release the lease at the end. A conflict ends the run early: `left` is told, and the next run
+    """Release the lease at the end. A conflict ends the run early: `left` is called, and the next run
     continues.
     `forgive` takes back the count of a run that an outside fault stopped; a bug, or a process that dies,
     stays counted. With `keeps_lease` the lease is released only after an error."""

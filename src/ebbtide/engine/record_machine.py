@@ -107,7 +107,7 @@ class RecordMachine:
     run: LeasedRun
     find_in: Find
     last_moment: float = 0.0
-    """For the effects of this round, as its machine was told."""
+    """For the effects of this round, as given to its machine."""
     most_rounds: int = MAX_ROUNDS
 
     def has_time(self) -> bool:
@@ -202,7 +202,7 @@ class RecordMachine:
         if self.run.is_waited_for():
             return False  # the next tick looks by itself: a pod would wait for one more list of the cloud
         self.run.look()
-        # What was put off, or got no answer, is not asked again in the same breath.
+        # A call that was postponed, or got no answer, is not repeated in the same round.
         answers = (OutcomeKind.DONE, OutcomeKind.NO_CAPACITY, OutcomeKind.REFUSED)
         return not outcomes or any(outcome.kind in answers for outcome in outcomes)
 

@@ -38,7 +38,7 @@ from ebbtide.engine.ports import ALWAYS, Tracked
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.pod import Budget
 from ebbtide.model.record import Record, changed
-from ebbtide.model.settings import Settings
+from ebbtide.model.settings import JudgedBy, Settings
 from ebbtide.model.snapshot import ClusterView, Snapshot
 
 MARK = "\x00"
@@ -189,6 +189,8 @@ DERIVED = (
     "unmatched",
     "working",
     "schedulable",
+    "enlisted",
+    "alive_by_pool",
 )
 """What a snapshot derives from nodes and instances alone."""
 NOT_UNDERSTOOD = (TypeError, AttributeError)
@@ -251,6 +253,8 @@ class Steady:
         self._tracked: _Known | None = None
         self._decided: _Known | None = None
         self._seen: Snapshot | None = None
+        self._changed = True
+        """Whether the last tick saw something else than the one before."""
         self._stands = False
         """Whether the last tick found nothing to do, and nothing for the log."""
         self.computed = 0
@@ -286,11 +290,12 @@ class Steady:
     def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked:
         self._stands = False
         known, seen, self._seen = self._tracked, self._seen, snapshot
+        self._changed = seen is None or not _same_sight(snapshot, seen)
         if seen is not None:
             _derive_from(seen, snapshot)
         # Only where nothing changed is it likely that the timers stand still.
         recent = 0 <= now - record.ticked_at <= settings.max_tick_gap_seconds
-        if recent and seen is not None and _same_sight(snapshot, seen):
+        if recent and not self._changed:
             if known is not None and known.holds(snapshot, record, settings, now):
                 return changed(record, ticked_at=now), ()
             self._tracked = _standing(snapshot, record, settings, now)
@@ -315,7 +320,8 @@ class Steady:
             return replace(known.decision, id=decision_id, at=now, reason=said_at(known.says, now))
         self.computed += 1
         self.used_last = False
-        asked = None if record.scaling_in_progress else _decided(snapshot, record, settings, now, decision_id)
+        acts = record.scaling_in_progress or (self._changed and _may_act(record, settings, now))
+        asked = None if acts else _decided(snapshot, record, settings, now, decision_id)
         self._decided = asked
         found = asked.decision if asked is not None else None
         if asked is not None and found is not None and not _goes_to_log(found, record, settings, now):
@@ -342,6 +348,17 @@ def _seen_at(snapshot: Snapshot, at: int) -> Snapshot:
     seen = copy(snapshot)
     vars(seen)["at"] = at
     return seen
+
+
+def _may_act(record: Record, settings: Settings, now: int) -> bool:
+    """Whether pods have been pending, or the cluster idle, for long enough. Then something is likely to be
+    done, and only a decision to do nothing can be used again: it would be computed for nothing. Where this
+    guess is wrong, the next tick that sees the same computes it again."""
+    pending = record.pending_since and now - record.pending_since >= settings.pending_up_seconds
+    if pending or not record.idle_since or settings.scale_down_by == JudgedBy.NODE:
+        return bool(pending)
+    idle, cooled = now - record.idle_since, now - record.last_scale_at
+    return idle >= settings.idle_down_seconds and cooled >= settings.cooldown_down_seconds
 
 
 def _goes_to_log(decision: Decision, record: Record, settings: Settings, now: int) -> bool:

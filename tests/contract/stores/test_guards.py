@@ -25,7 +25,9 @@ def attempt(reply_lost: bool = False, guard: Lease | None = None) -> Attempt:
 
 
 def test_a_write_with_our_nonce_is_our_own_even_when_the_lease_is_gone() -> None:
-    attempt(reply_lost=True, guard=LEASE).settle(Stored(5, nonce="n-1"), StoredLease("b", 200, 4), 150)
+    ours = attempt(reply_lost=True, guard=LEASE)
+    assert ours.was_ours(Stored(5, nonce="n-1"))
+    ours.settle(Stored(5, nonce="n-1"), StoredLease("b", 200, 4), 150)
 
 
 def test_a_foreign_write_of_the_same_rev_is_a_conflict_even_after_a_lost_reply() -> None:

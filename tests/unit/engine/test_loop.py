@@ -59,6 +59,7 @@ def test_a_loop_that_is_already_stopped_does_not_tick() -> None:
     stop = VirtualStop(small)
     stop.set()
     run_loop(small.ports, small.settings, "runner", 60, stop, never)
+    assert small.record.ticked_at == 0
 
 
 def never(report: TickReport) -> None:

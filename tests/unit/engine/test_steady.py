@@ -10,7 +10,8 @@ import pytest
 from ebbtide.engine.ports import ALWAYS
 from ebbtide.engine.steady import DERIVED, MARK, Still
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.record import Record
+from ebbtide.model.pod import PodPhase
+from ebbtide.model.record import Counted, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import NOW, make_budget, make_nodes, make_pod, make_record, make_settings
@@ -220,7 +221,7 @@ def test_what_was_computed_once_stands_still_from_the_next_tick_on(quiet: Quiet)
 def test_timers_that_the_next_tick_changes_do_not_stand_still(quiet: Quiet) -> None:
     quiet.tick()
     assert quiet.still() is not None
-    quiet.record = replace(quiet.record, counted_before=(("general", 7),))
+    quiet.record = replace(quiet.record, counted_before=(Counted("general", 7),))
     assert quiet.still() is None
 
 
@@ -289,3 +290,25 @@ def test_what_is_derived_is_that_of_what_is_seen_now(quiet: Quiet, change: str) 
     fresh = replace(quiet.snapshot)
     for name in DERIVED:
         assert getattr(quiet.snapshot, name) == getattr(fresh, name), name
+
+
+def test_where_something_may_be_done_a_decision_is_used_again_only_once_the_same_was_seen_twice() -> None:
+    """A pod that fits nowhere is pending for long: each time something changed, a launch is likely."""
+    huge = make_pod("huge", cpu_milli=900_000, phase=PodPhase.PENDING)
+    quiet = Quiet(
+        snapshot=seen_at(make_nodes("a1", "b1"), [WEB, huge], cpu=0.5),
+        record=make_record(ticked_at=NOW - 3, pending_since=NOW - 3600),
+        seconds=3,
+    )
+    for _ in range(6):
+        quiet.tick()
+        quiet.log()
+        quiet.pass_on()
+    quiet.view(pods=(replace(WEB), huge))
+    repeated = []
+    for _ in range(4):
+        repeated.append(quiet.tick())
+        quiet.pass_on()
+    assert repeated == [False, False, True, True]
+    assert quiet.decision is not None
+    assert quiet.decision.action is Action.NOTHING

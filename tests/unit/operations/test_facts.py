@@ -238,9 +238,18 @@ def test_only_pods_that_have_moved_are_counted() -> None:
 
 
 def test_a_cloud_that_refuses_to_terminate_raises_one_alarm() -> None:
-    before = make_scale_down(make_removal("a1", state=RemovalState.TERMINATING), make_removal("a2"))
+    terminating = make_removal("a1", state=RemovalState.TERMINATING)
+    before = make_scale_down(terminating, make_removal("a2"), replacements=(make_slot(),))
     refusing = replace(before.removals[0], refused_since=NOW, reason="not allowed")
     after = replace(before, removals=(refusing, before.removals[1]))
     ((about, alarm),) = facts.alarms(before, after)
     assert (about, alarm.alarm, alarm.operation_id) == ("i-a1", AlarmKind.TERMINATE_REFUSED, "op")
     assert list(facts.alarms(after, after)) == []
+
+
+def test_launches_are_told_apart_by_their_keys_and_named_by_what_is_known_of_them() -> None:
+    asked, waits = make_slot("op-0"), make_slot("op-1", state=SlotState.LAUNCHED, instance_id="i-b2")
+    known = replace(asked, state=SlotState.LAUNCHED, instance_id="i-b1")
+    told = list(facts.transitions(make_scale_up(asked, waits), make_scale_up(known, waits)))
+    assert {changed.operation for changed in told} == {OperationKind.SCALE_UP}
+    assert [(changed.name, changed.before) for changed in told] == [("i-b1", SlotState.RESERVED)]

@@ -70,7 +70,7 @@ def test_why_an_eviction_is_put_off_is_told_of_its_own_pod_alone() -> None:
     situation = at(seen(first, second), operation)
     put_off = Outcome(moves.eviction(first), OutcomeKind.LATER, "the budget is used up")
     after = consolidate.absorb(operation, [put_off], situation)
-    assert [move.reason for move in after.moves] == ["the budget is used up", ""]
+    assert [move.reason for move in after.moves] == [put_off.detail, ""]
     marked = Outcome(SoftTaint("a1", "uid-a1", "op"), OutcomeKind.LATER, "throttled")
     assert consolidate.absorb(operation, [marked], situation) == operation
     over = replace(operation, moves=(evicting(first), left))
@@ -261,3 +261,14 @@ def test_a_new_node_that_is_being_terminated_will_not_come() -> None:
     operation = make_consolidate([make_source("a1")], [make_move(pod, "op-0")], slots=(slot,))
     step = consolidate.advance(operation, at(seen(pod, source=make_node("a1")), operation))
     assert step.state.abort_cause is AbortCause.NO_NODE
+
+
+def test_one_new_node_of_two_is_not_enough_to_move_a_pod() -> None:
+    (pod,) = pods_of("web")
+    slots = (make_slot("op-0", state=SlotState.READY), make_slot("op-1", state=SlotState.JOINED))
+    before = planned(pod, slots=slots)
+    after = replace(before, moves=(evicting(pod),))
+    assert breaches(machine.check_invariants(before, after)) == [(Breach.TOO_EARLY, pod.full_name)]
+    ready = replace(slots[1], state=SlotState.READY)
+    both = replace(before, slots=(slots[0], ready)), replace(after, slots=(slots[0], ready))
+    assert breaches(machine.check_invariants(*both)) == []

@@ -357,3 +357,12 @@ def test_each_node_is_asked_about_also_after_one_that_is_not_there() -> None:
     operation = make_scale_down(*goes, cause=UNHEALTHY, replacements=slots)
     after, _ = advanced(operation, make_snapshot(NODES, [make_pod("web", node_name="a2")]), REPAIR)
     assert after.abort_cause is AbortCause.FIT_AGAIN
+
+
+def test_a_node_that_gets_no_replacement_is_not_asked_about_when_that_would_be_ready() -> None:
+    """It is silent and the last of its zone: whether it may go is for the gates at its end."""
+    nodes = (replace(make_node("a1"), ready=False), *make_nodes("b1", "b2"))
+    operation = make_scale_down(make_removal("a1", unhealthy=True), cause=UNHEALTHY)
+    after, effects = advanced(operation, make_snapshot(nodes, [make_pod("web", node_name="b1")]), REPAIR)
+    assert after.abort_reason == ""
+    assert [type(effect) for effect in effects] == [SoftTaint]

@@ -55,7 +55,8 @@ def test_a_notice_opens_an_operation_whose_id_is_derived_from_the_instance() -> 
         (make_snapshot(instances=()), NOW, False),
         (
             make_snapshot(
-                [make_node("a1", instance_id="i-a1", provider_id="")], instances=[make_instance("i-b1")]
+                [make_node("a1", instance_id="i-a1", provider_id=""), make_node("b1")],
+                instances=[make_instance("i-b1")],
             ),
             NOW,
             True,

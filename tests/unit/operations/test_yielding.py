@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ebbtide.core.operations import machine, scale_down
-from ebbtide.core.operations.stopping import why_yield
+from ebbtide.core.operations.stopping import why_may_not_go, why_yield
 from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown
 from ebbtide.model.pod import AntiAffinity, Pod, PodPhase, Resources, Scheduling, Taint, TaintEffect
 from ebbtide.model.snapshot import Snapshot
@@ -237,3 +237,15 @@ def test_a_removal_that_names_only_its_instance_is_counted_against_the_minimum()
     settings = make_settings(min_workers=3)
     situation = make_situation(snapshot, record=with_work(unnamed), settings=settings)
     assert scale_down.advance(unnamed, situation).state.abort_cause is AbortCause.NOT_ALLOWED
+
+
+def test_a_removal_of_a_pool_that_is_gone_names_its_node_although_only_its_instance_was_written() -> None:
+    unnamed = make_scale_down(replace(make_removal("a1"), node_name="", node_uid="", zone="", pool=""))
+    situation = make_situation(
+        make_snapshot(make_nodes("a1", "a2", "b1")),
+        record=with_work(unnamed),
+        settings=make_settings(pools=(make_pool("other"),)),
+    )
+    stop = why_may_not_go(unnamed, situation)
+    assert stop is not None
+    assert (stop.cause, stop.about) == (AbortCause.NOT_ALLOWED, "a1")

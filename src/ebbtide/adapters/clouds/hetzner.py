@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hcloud.servers.client import BoundServer
 
 NO_CAPACITY = {
-    "resource_unavailable": "Hetzner has none of it now",
+    "resource_unavailable": "Hetzner has no capacity for it now",
     "placement_error": "the placement group is full: give one more in hetzner.placement_groups",
     "resource_limit_exceeded": "the project's limit is reached: ask Hetzner for a higher one",
     "server_limit_exceeded": "the project's limit is reached: ask Hetzner for a higher one",
@@ -172,6 +172,7 @@ class HetznerCloud:
             with translated(what, TAKEN | FULL):
                 return self._read(self._client.servers.create(**request).server, slot)
         except HetznerAnswered as answer:
+            # The group is full: that says nothing about the capacity for this type.
             if str(answer) in FULL:
                 self._in_group[group] += GROUP_SIZE  # so another is asked until the next look
                 raise meaning(str(answer), "", what) from answer
@@ -184,6 +185,7 @@ class HetznerCloud:
         try:
             with translated(what, GONE):
                 server = self._client.servers.get_by_id(int(instance_id))
+                # The id comes from a Node object, which others can write.
                 if not self._is_ours(server):
                     raise NotOurs(
                         f"{what}: it does not carry the label {self._of_cluster}.",
@@ -209,6 +211,7 @@ class HetznerCloud:
         with translated(what):
             server = self._client.servers.get_by_name(name)
         if server is None:
+            # An earlier try of ours may have made it: a new name could launch a second one.
             raise Unanswered(f"{what}: the name {name} is taken, but its server is not shown yet")
         key = read_label_value((server.labels or {}).get(identity.SLOT, ""))
         if not self._is_ours(server) or key != slot.key:

@@ -1,13 +1,11 @@
-"""Changing the cluster: taint, cordon, uncordon, evict, delete a node. Each call is safe to repeat, and who
-may change a node is told by the annotations that it carries.
+"""Changes to the cluster: taint, cordon, uncordon, evict, delete a node. Every call is safe to repeat.
 
-A node is changed only as it was just seen (its resource version), a pod or a node deleted only by its
-UID. A request without an answer is `Unanswered`; its result is not guessed.
+A patch of a node is conditional on its resource version, the deletion of a pod or node on its UID. A
+request without an answer raises `Unanswered`; its result is not guessed.
 
-Who may change a node, told by the annotations that it carries. Pure: the patch is sent by others. The owner
-is there while a soft taint or a cordon is ours. The fences outlive it: they hold the highest token seen from
-each of the last operations, so a runner that stalled cannot undo what its successor did. Taints are an
-atomic list: all are sent back as they were, on the resource version they were read with.
+Annotations on the node say who may change it. The owner is set while a soft taint or cordon is ours. The
+fences outlive it: they keep the highest token of each of the last operations, so a stalled runner cannot
+undo what its successor did. Taints are an atomic list, so all of them are sent back as they were read.
 """
 
 from __future__ import annotations
@@ -282,7 +280,7 @@ class Actor:
                     continue
                 raise self._connection.refused_acting(refused, what) from refused
             return _decoded(body, WireNode, what)
-        raise Retryable(f"{what}: the node is changed by others all the time")
+        raise Retryable(f"{what}: others keep changing the node")
 
     def _read_node(self, path: str, what: str) -> WireNode | None:
         try:

@@ -1,17 +1,14 @@
-"""The conditions of every store, said once: who may take a lease, who holds it, what a refused write of the
-record, a policy or a state means, and how often a call is repeated.
+"""The conditions that all stores share: who may take a lease, who holds it, why a write is refused, and
+when a call is repeated.
 
-Nothing here talks to a database. Each store states the same conditions in its own language so they
-are checked where the data is, and comes here to put a refusal into words.
+Nothing here talks to a database. Each store states the same conditions in its own language, where the data
+is, and uses this module to explain a refusal.
 
-Seconds are whole: a lease is held up to and including `until`, and may be taken by another only after it.
+Seconds are whole numbers. A lease is held up to and including `until`; after that, another runner may take
+it.
 
-Repeats a call that may be repeated, a bounded number of times, with jitter between. A call is repeated when
-its reply was lost, and when the store says that it is too busy. Once a reply was lost, nothing less than a
-definite answer ends in anything but `Unanswered`.
-
-What a refused write of a policy or state means, in the same words for every store. Nothing here talks to a
-database: a store finds out what is there and comes here to say it.
+`repeat` repeats a call a limited number of times, with jitter, if its reply was lost or the store is too
+busy. After a lost reply, only a definite answer counts; otherwise it raises `Unanswered`.
 """
 
 from __future__ import annotations
@@ -48,7 +45,7 @@ T = TypeVar("T")
 
 
 def repeat(clock: Clock, call: Callable[[bool], T], lost: Unanswered | None = None) -> T:
-    """`call` is told whether an earlier reply was lost, so whether it may have been done already; `lost` is
+    """`call` gets whether an earlier reply was lost, so whether it may have been done already; `lost` is
     one that was lost before."""
     failures = throttles = 0
     while True:
@@ -158,7 +155,7 @@ def _too_far(held: StoredLease, now: int) -> bool:
 
 def held_by_another(name: str, held: StoredLease, now: int) -> LeaseLost:
     if not held.owner:
-        return LeaseLost(f"the lease {name!r} is taken and given back by others again and again: try again")
+        return LeaseLost(f"the lease {name!r} keeps being taken by others: try again")
     says = f"the lease {name!r} is held by {held.owner} until {a_time(held.until)}"
     if _too_far(held, now):
         minutes = LONGEST_LEASE_SECONDS // 60

@@ -200,7 +200,7 @@ class Choice:
         yield Check("enough free", free >= wanted, says, Values(float(free), float(wanted)))
         if self._settings.headroom:
             lost = why_headroom_lost(draft, self._scene, self._snapshot, self._record, self._settings)
-            yield Check(Gate.HEADROOM_KEPT, not lost, lost or "no less headroom is left than there is")
+            yield Check(Gate.HEADROOM_KEPT, not lost, lost or "headroom is not reduced")
 
     def _launches(self, draft: Draft) -> Check:
         name, fresh = "launches allowed", len(draft.fresh)

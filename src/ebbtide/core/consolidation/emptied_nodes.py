@@ -107,10 +107,10 @@ def _why_stays(
     wanted = settings.consolidation
     instance = snapshot.instance_of.get(node.name)
     if node.uid != leaving.node_uid or instance is None or instance.id != leaving.instance_id:
-        return Why(NodeCause.CHANGED, "it is not the node it was")
+        return Why(NodeCause.CHANGED, "it is no longer the same node")
     # Crash table: refused-leaves. It may be irrevocable: a second removal of it could be taken back.
     if any(removal.instance_id == instance.id for removal in open_removals(record)):
-        return Why(NodeCause.GOING, "its removal has begun already")
+        return Why(NodeCause.GOING, "its removal has already started")
     if settings.pool_named(node.pool) is None:
         return without_a_pool(node)
     age = now - node.created_at

@@ -79,7 +79,7 @@ def _reason(report: ConsolidationReport, rules: ConsolidationSettings) -> str:
         parts.append(f"{emptied} emptied by {moves}")
     if plan.slots:
         parts.append(f"{count_of(len(plan.slots), 'cheaper node')} launched first")
-    return ", ".join([*parts, "savings significant"]) if parts else "nothing was looked for"
+    return ", ".join([*parts, "savings significant"]) if parts else "not evaluated"
 
 
 @dataclass(frozen=True, slots=True)

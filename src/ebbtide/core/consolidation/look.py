@@ -17,19 +17,19 @@ from ebbtide.core.consolidation import game_servers
 from ebbtide.core.consolidation.outline import Outline, Place, Size
 from ebbtide.core.consolidation.scene import (
     NOTHING_HELD,
+    ExistingNode,
     Held,
-    Kind,
     Offered,
     Parcel,
+    PodShape,
     Scene,
-    Site,
     alike_by,
     held_of,
     sum_of,
 )
 from ebbtide.core.nodes.capacity import doomed
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
-from ebbtide.core.nodes.fit import Neighbours, Profile
+from ebbtide.core.nodes.fit import Neighbours, RuleProfile, ruling
 from ebbtide.core.nodes.offers import offer_name
 from ebbtide.core.nodes.room import Room, refused_by_node, residents_of, room_of_new
 from ebbtide.core.nodes.targets import marked, without_a_pool
@@ -143,7 +143,7 @@ class _Judging:
         if instance is None:
             return Why(NodeCause.NO_INSTANCE, "the cloud lists no instance of ours for it")
         if instance.id in self._doomed or not instance.alive:
-            return Why(NodeCause.GOING, "it is already going")
+            return Why(NodeCause.GOING, "it is already being removed")
         if node.unschedulable:
             return Why(NodeCause.CORDONED, "it is cordoned")
         if node.owner is not None and each.target:
@@ -304,15 +304,17 @@ def build(
     rooms = [_labels_of(each.node) for each in usable]
     known = {room.name for room in rooms}
     others = [_labels_of(node) for node in view.nodes if node.name not in known]
-    neighbours = Neighbours((room, view.pods_on.get(room.name, ())) for room in (*rooms, *others))
+    loads = [(room, view.loads.get(room.name, EMPTY)) for room in (*rooms, *others)]
+    rulers = [pod for _, load in loads for pod in load.of(ruling)]
+    neighbours = Neighbours([(room, load.pods) for room, load in loads], rulers=rulers)
     shapes = _Shapes(_asked_by(usable))
     shape_of = [shapes.number(room) for room in rooms]
     offers = [_shaped(offer, shapes) for offer in offers]
     kinds = _Kinds(shapes)
     parcels: list[Parcel] = []
-    sites: list[Site] = []
+    sites: list[ExistingNode] = []
     # By identity: pods of one template share their values.
-    known_parts: dict[tuple[int, int, int, str], tuple[int, Profile, bool]] = {}
+    known_parts: dict[tuple[int, int, int, str], tuple[int, RuleProfile, bool]] = {}
     for number, each in enumerate(usable):
         first = len(parcels)
         for pod in each.movable:
@@ -382,9 +384,9 @@ def _place(each: Judged, shares: Shares) -> Place:
     return Place(price, share, _less(share, each.held.tied_size), each.held.loose_size, not each.kept)
 
 
-def _site(each: Judged, place: Place, shape: int, held: tuple[int, ...]) -> Site:
+def _site(each: Judged, place: Place, shape: int, held: tuple[int, ...]) -> ExistingNode:
     node, share = each.node, place.share
-    return Site(
+    return ExistingNode(
         node=node,
         price=place.price,
         room=_less(place.free, place.load),
@@ -456,5 +458,5 @@ class _Kinds:
         key = (pod.requests.cpu_milli, pod.requests.memory_mib, admitted)
         return self._known.setdefault(key, len(self._known))
 
-    def all(self) -> tuple[Kind, ...]:
-        return tuple(Kind(*key) for key in self._known)
+    def all(self) -> tuple[PodShape, ...]:
+        return tuple(PodShape(*key) for key in self._known)

@@ -62,8 +62,8 @@ from ebbtide.model.snapshot import Node, Snapshot
 def decide(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str, brief: bool = False
 ) -> Decision:
-    """Where it is `brief`, less is said of why each node stays, and of a consolidation that was not looked
-    into or finds nothing cheaper."""
+    """If it is `brief`, there is less detail on why each node stays, and on a consolidation that was not
+    evaluated or finds nothing cheaper."""
     question = Question(snapshot, record, settings, now, operation_id(now, decision_id), brief)
     verdicts: list[Verdict] = []
     for action, strategy in STRATEGIES:
@@ -101,7 +101,7 @@ WHERE_WANTED = (Action.REPAIR, Action.REPLACE, Action.CONSOLIDATE)
 
 
 def _why_nothing(verdicts: list[Verdict]) -> str:
-    """A reason that holds for several actions, such as a cluster that cannot be read, is said once."""
+    """A reason that holds for several actions, such as a cluster that cannot be read, is reported once."""
     told = [v for v in verdicts if v.action in (Action.SCALE_UP, Action.SCALE_DOWN)]
     told += [v for v in verdicts if v.action in WHERE_WANTED and v.checks[0].passed]
     by_reason: dict[str, list[str]] = {}
@@ -231,11 +231,11 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     plan = plan_launch(q.snapshot, record, settings, at_least, without)
     if without:
         useful = bool(plan.offers)
-        # Only where what is left out would help, that it is left out is the reason.
+        # The back-off is the reason only if one of the skipped offers would help.
         plan = plan if useful else plan_launch(q.snapshot, record, settings, at_least)
         waits = replace(waits, passed=useful or not plan.offers)
-        yield replace(waits, says="what failed lately is left out") if waits.passed else waits
-    fits = "the pending pods fit on nodes that are there or on their way"
+        yield replace(waits, says="offers that failed lately are skipped") if waits.passed else waits
+    fits = "the pending pods fit on existing nodes or on nodes being launched"
     launch = count_of(len(plan.offers), "node")
     stopped = next(iter(plan.hopeless), plan.stopped)
     says = launch if plan.offers else stopped.says if stopped else fits
@@ -287,7 +287,7 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
     value, limit = two_shares(cpu or 0.0, settings.cpu_up)
     heat = q.snapshot.cpu.problem or "CPU is unknown" if cpu is None else f"CPU {value} is not above {limit}"
     if cpu is not None and cpu > settings.cpu_up:
-        heat = f"CPU {value} is above {limit}, and enough nodes are on their way"
+        heat = f"CPU {value} is above {limit}, and enough nodes are being launched"
     if waiting:
         heat += f", {_says_pending(q, waiting)}"
     else:

@@ -86,6 +86,8 @@ def taken_up_again(record: Record, decision: Decision) -> Record:
 
 def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
     """Alive, launched by us, no node, and not the business of an open operation."""
+    if not snapshot.lone:
+        return ()
     slots = expected_slots(record)
     known_ids = {slot.instance_id for slot in slots}
     known_ids |= {removal.instance_id for removal in open_removals(record)}
@@ -140,6 +142,8 @@ def newly_foreign(
 def dead_nodes(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
     """Workers that are not ready and whose instance is gone: the cloud says so, or no longer lists the id
     that was set as a label when it joined. A machine that merely lacks our tag is not one of them."""
+    if not snapshot.cluster.unready_workers:
+        return ()
     removals = (*open_removals(record), *(spot.removal for spot in record.spots if spot.removal))
     # Crash table: two-owners. A machine that was given up before it joined is known by its id alone.
     uids, ids = ({one.node_uid for one in removals}, {one.instance_id for one in removals})

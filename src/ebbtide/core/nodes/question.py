@@ -120,7 +120,7 @@ def cooled_down(q: Question, seconds: int, name: str, excuse: str = "") -> Check
     if excuse:
         return Check("cooldown over", True, f"{excuse}: the cooldown is skipped", Values(limit=0))
     if not last:
-        return Check("cooldown over", True, "nothing was scaled yet")
+        return Check("cooldown over", True, "nothing has been scaled yet")
     values = Values(since, seconds)
     if since >= seconds:
         return Check("cooldown over", True, f"{name} ({a_while(seconds)}) is over", values)

@@ -227,7 +227,7 @@ def _fill(answer: Answer, chosen: Chosen) -> None:
     unfit, slot = chosen.unfit, chosen.slot
     answer.removals, answer.cause = (chosen.removal,), unfit.cause
     answer.slots = () if slot is None else (slot,)
-    does = f"remove {unfit.node.name}, which carries nothing"
+    does = f"remove {unfit.node.name}, which has no pods"
     if slot is not None:
         does = f"replace {unfit.node.name} by {slot.instance_type} in {slot.zone}"
     answer.reason = f"{does}: {unfit.cause}, {unfit.says}"

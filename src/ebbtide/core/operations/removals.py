@@ -282,7 +282,7 @@ def _evict(removal: Removal, plan: DrainPlan, situation: Situation) -> Advance:
     evictions = tuple(effects.Evict(p.namespace, p.name, p.uid, p.node_name, p.grace_seconds) for p in pods)
     if evictions:
         removal = _fenced(removal, situation)
-    # What the API server said about an eviction is kept until something else stands in the way.
+    # What the API server said about an eviction is kept until something else prevents the drain.
     return _with(removal, plan.obstacle_after(removal.obstacle)), evictions
 
 

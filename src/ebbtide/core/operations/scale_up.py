@@ -38,7 +38,7 @@ def begin(decision: Decision, operation_id: str) -> ScaleUp:
 
 
 def extend(operation: ScaleUp, decision: Decision) -> ScaleUp:
-    """More of the same while it is open, so an instance that never joins holds up nobody."""
+    """Add slots while it is open, so an instance that never joins delays no other pod."""
     asked = sum(1 for slot in decision.slots if slot.state is SlotState.RESERVED)
     return replace(
         operation,

@@ -141,7 +141,7 @@ def _joining(slot: Slot, situation: Situation) -> Advance:
     node = situation.snapshot.node_of.get(slot.instance_id)
     instance = situation.snapshot.instance_with_id.get(slot.instance_id)
     if instance is not None and not instance.alive:
-        says = "the instance went away before it was ready"
+        says = "the instance disappeared before it was ready"
         return gone(slot, situation, says, SlotCause.WENT_AWAY)
     if node is not None and node.ready:
         # JOINED is written even when both are seen at once, so the log shows each step.
@@ -243,12 +243,12 @@ def _why_not_yet(slot: Slot, node: Node | None, instance: Instance, situation: S
     """What speaks against the irrevocable step now."""
     # Crash table: interrupted-early. It goes without us, and may still join before.
     if situation.notice_for(slot.instance_id) is not None:
-        return "the cloud is taking it by itself"
+        return "the cloud is reclaiming it"
     # Crash table: old-list.
     if situation.now - slot.since < situation.settings.gone_grace_seconds:
         # One list without its node proves little: nobody may have looked since long before it joined, and
-        # an old list would have it terminated with all that runs on it. So it is looked for again, later.
-        return "it is looked for again"
+        # an old list would have it terminated with all that runs on it. So it is checked once more, later.
+        return "it is checked once more"
     if node is None:
         launched_at = instance.launched_at or slot.since - situation.settings.join_timeout_seconds
         return (

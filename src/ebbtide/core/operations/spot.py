@@ -50,7 +50,7 @@ from ebbtide.model.snapshot import Node, Snapshot
 LAPSED = Obstacle(RemovalCause.LAPSED, "the interruption did not come")
 PAUSED = Obstacle(RemovalCause.ABORTED, "removals were paused", AbortCause.PAUSED.value)
 NO_PLACE = Why(NodeCause.NO_REPLACEMENT, "no new node of its pool would take its pods")
-NO_ROOM = Why(NodeCause.NO_REPLACEMENT, "no room for a replacement within max")
+NO_ROOM = Why(NodeCause.NO_REPLACEMENT, "no room for a replacement below the maximum")
 TOO_LONG = Obstacle(RemovalCause.ABORTED, "it took too long", AbortCause.TOO_LONG.value)
 ALLOWED: dict[SpotKind, frozenset[SpotKind]] = {
     SpotKind.REBALANCE: frozenset({SpotKind.INTERRUPTION}),
@@ -260,7 +260,7 @@ def _why_kept(spot: Spot, situation: Situation) -> Why | None:
     why = why_kept(node, snapshot, record) or why_not_drainable(node, snapshot, settings)
     coming = why or _coming(spot, node, pool, situation)
     if isinstance(coming, Why):
-        return replace(coming, says=f"{node.name} cannot go: {coming.says}")
+        return replace(coming, says=f"{node.name} cannot go: {coming.says}", about=coming.about or node.name)
     removing = (_removal(spot, situation),)
     cluster = replace(snapshot.cluster, nodes=(*snapshot.cluster.nodes, *coming))
     replaced = replace(snapshot, cluster=cluster)

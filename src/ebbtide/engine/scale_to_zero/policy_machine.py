@@ -164,7 +164,7 @@ class PolicyMachine:
                 # Crash table: takeover-crash. From the first call to zero on, nobody but the gates answers.
                 self.gating.take_over(effect.policy)
                 for each in effect.workloads:
-                    self._scale(SetReplicas(effect.policy, each, 0, "idle, so at zero"))
+                    self._scale(SetReplicas(effect.policy, each, 0, "idle: scaled to zero"))
             case SetReplicas():
                 self._scale(effect)
             case Restore():

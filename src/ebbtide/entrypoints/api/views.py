@@ -83,7 +83,7 @@ class WhyKept:
 
 
 def entry_shape(entry: LogEntry, started: Mapping[str, OperationBegun] | None = None) -> EntryShape:
-    """A decision, which is read without its data, is told with what it began, if that is given."""
+    """A decision is read without its data; if the entry of what it began is given, that is shown with it."""
     data = dict(entry.data)
     if entry.kind is LogKind.DECISION:
         fact = (started or {}).get(entry.id)
@@ -117,7 +117,7 @@ def spot_shape(spot: Spot, now: int, snapshot: Snapshot, usual_seconds: int = 0)
     when = f"in {a_while(left)}" if left > 0 else "now: its time is up"
     reason = f"the cloud takes {name} back {when}"
     if spot.kind is SpotKind.REBALANCE:
-        reason = f"the cloud recommends to leave {name}, which it may take back soon"
+        reason = f"the cloud recommends replacing {name}: it may reclaim it soon"
     return OperationShape(
         id=spot.id,
         kind=f"spot {spot.kind}",
@@ -188,7 +188,7 @@ def status_shape(
                 Origin.METRICS in gone,
             )
         ),
-        says=record.last_said or (decision.says if decision else "nothing was decided yet"),
+        says=record.last_said or (decision.says if decision else "nothing has been decided yet"),
         last_decision=entry_shape(decision) if decision else None,
         last_alarm=entry_shape(alarm) if alarm else None,
         operation=operation_shape(record.operation) if record.operation else None,

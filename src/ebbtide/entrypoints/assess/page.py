@@ -233,7 +233,8 @@ svg .bar { fill: var(--bar); } svg .asked { fill: var(--asked); } svg .used { fi
   td.long { display: block; text-align: left; } td.long::before { display: block; } }
 @media print { body { background: #fff; max-width: none; padding: 0; print-color-adjust: exact; }
   /* Paper does not scroll. */
-  table { font-size: 12px; } td, th { padding-right: 8px; } td.n, th.n, td[data-label="zone"] { white-space: normal; }
+  table { font-size: 12px; } td, th { padding-right: 8px; } td.n, th.n { white-space: normal; }
+  td[data-label="zone"] { white-space: normal; }
   td:first-child { overflow-wrap: anywhere; }
   section { break-inside: avoid; border: 0; padding: 0; } tr { break-inside: avoid; } }
 """

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ebbtide.core.nodes.capacity import condemned, doomed, expected_slots, open_removals
+from ebbtide.core.nodes.capacity import condemned, doomed, expected_slots, nothing_open, open_removals
 from ebbtide.core.nodes.gates import reason_of
 from ebbtide.core.nodes.orphans import cordon_id
 from ebbtide.model.log import Entries
@@ -51,9 +51,9 @@ class Checker:
         self.clocks_jump = False
         """Whether a runner's clock may be hours ahead, so what is to come seems long past to it."""
         self.time_zero = 0.0
-        """What is said is told in seconds from here."""
+        """Violations are reported in seconds from here."""
         self._sees_all = True
-        """Whether it is told of every write."""
+        """Whether it sees every write."""
         self._started: set[str] = set()
         """Ids of all work that was ever written."""
         self.violations: list[Violation] = []
@@ -108,7 +108,6 @@ class Checker:
 
     def wrote(self, after: Record, guard: Lease | None) -> None:
         before, self.record = self.record, after
-        self._started |= {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
         if before is not None and after.rev < before.rev:
             self.say(
                 ViolationKind.REVISION_WENT_BACK,
@@ -122,17 +121,24 @@ class Checker:
                 f"a write under the old token {guard.token} of lease {guard.name} landed",
             )
         if before is not None:
+            self._repacking.wrote(before, after)
+        self._crowding.look()
+        self._replacing.look()
+        self._replacing.clocks_jump = self.clocks_jump
+        if not nothing_open(after) or (before is not None and not nothing_open(before)):
+            self._check_work(before, after)
+
+    def _check_work(self, before: Record | None, after: Record) -> None:
+        """What is done to nodes, and what was."""
+        self._started |= {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
+        if before is not None:
             self._check_lanes(before, after)
             self._check_no_notice_forgotten(before, after)
             self._check_no_intent_taken_back(before, after)
-            self._repacking.wrote(before, after)
             self._spare.wrote(before, after, self._settings)
         self._check_one_owner(after)
         known = {r.instance_id for r in _doomed_for_good(before)} if before is not None else set()
         taken = _taken_by_the_cloud(after) | (_taken_by_the_cloud(before) if before is not None else set())
-        self._crowding.look()
-        self._replacing.look()
-        self._replacing.clocks_jump = self.clocks_jump
         voluntary = {r.instance_id for r in _voluntary(after)}
         for removal in _doomed_for_good(after):
             if removal.instance_id in known:

@@ -1,18 +1,16 @@
-"""Opens the database of a store URL with the connection settings on which the store's promises rest, runs
-statements on the driver itself, and says what its errors mean to a caller.
+"""Connections to SQLite and PostgreSQL, statements on the driver itself, and the meaning of driver
+errors.
 
-SQLite: full sync, WAL where the file system allows it, and a refusal to start where two processes could
-write at once. PostgreSQL: time limits, so a frozen runner cannot hold a row forever.
-Connections are in autocommit; a caller that needs a transaction issues BEGIN.
+SQLite: full sync, WAL if the file system allows it, and a refusal to start if two processes could write at
+once. PostgreSQL: time limits, so a frozen runner cannot hold a row forever. Connections are in autocommit;
+a caller that needs a transaction issues BEGIN.
 
-What a database driver's error means to a caller, in one sentence with the next step. The split that matters:
-the database said no (nothing was done), it was never reached (nothing was done), or it did not say
-(`Unanswered`: it may have been done).
+An error is one of three: the database refused (nothing was done), it could not be reached (nothing was
+done), or it gave no answer (`Unanswered`: it may have been done). Each message has the next step.
 
-Runs the store's statements on the database driver itself. SQLAlchemy builds and compiles each statement
-once, and opens the connections. What it does around every single execution costs as much as the database
-does, so from there on the driver is asked directly. What is left to do is here: lend connections, drop one
-that failed, and turn errors into ours.
+SQLAlchemy opens connections, and builds and compiles each statement once. Its work per execution would
+cost as much as the database itself, so statements run on the driver directly. This module lends the
+connections and drops those that failed.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""Makes a database ready: brings its tables to the version this code was written for, says how they stand,
-and refuses a SQLite file on which the store could not keep its promises.
+"""Tables of a database: create or upgrade them, check them, and refuse a SQLite file that is not safe to
+use.
 
-An upgrade is one transaction. A schema that is newer is accepted as long as its `readable_from` says that
-this version can live with it, so replicas can be upgraded one after another.
+An upgrade is one transaction. A newer schema is accepted if its `readable_from` allows this version, so
+replicas can be upgraded one after another.
 
-Refuses a SQLite file on which the store could not keep its promises, before anything is written. Locks
-between processes are what keeps two runners apart, so they are not assumed but tried: while this process
-holds the write lock, a second one must be turned away.
-
-The file is looked at through SQLite alone. To open and close it in any other way would drop every lock that
-this process has on it, by the rules of POSIX, and let others write over what we are reading.
+A SQLite file is checked before anything is written to it. Two runners are kept apart by its locks, so the
+locks are tested: while this process holds the write lock, a second one must be refused. The file is opened
+only through SQLite: closing it in any other way would drop all locks of this process (POSIX), and others
+could overwrite what we are reading.
 """
 
 from __future__ import annotations
@@ -125,7 +123,7 @@ def keep_to_ourselves(path: Path) -> None:
 
 
 def prefer_wal(path: Path) -> None:
-    """Readers then do not wait for writers. Where it cannot be had, the rollback journal does as well.
+    """Readers then do not wait for writers. If WAL is not available, the rollback journal works as well.
 
     An empty file forgets it, so a new one is asked again once it has its tables.
     """

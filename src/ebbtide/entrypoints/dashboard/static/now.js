@@ -4,8 +4,8 @@ import { ask } from "./api.js";
 import { card, stats, h, redraw, source } from "./dom.js";
 import { Faults } from "./faults.js";
 import { Feed } from "./feed.js";
-import { isOld } from "./health.js";
-import { OLD_SECONDS, Tiles, legend } from "./tiles.js";
+import { isOld, sampledAgo } from "./health.js";
+import { Tiles, legend } from "./tiles.js";
 import { joined, timeline } from "./timeline.js";
 import { Trend } from "./trend.js";
 import { clock, decided, decidedAt, lower, money, sentence, share, span } from "./words.js";
@@ -129,8 +129,8 @@ export function now(main, { say, refresh, drawn }) {
 
   function used(node, value) {
     if (value === null || value === undefined) return "unknown";
-    const age = status.now - node.used_at;
-    return age > OLD_SECONDS ? `${share(value)} (${span(age)} ago)` : share(value);
+    const ago = sampledAgo(node, status.now);
+    return ago ? `${share(value)} (${ago})` : share(value);
   }
 
   function inProgress() {
