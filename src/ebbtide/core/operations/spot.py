@@ -192,9 +192,8 @@ def _with_replacement(spot: Spot, situation: Situation) -> Spot:
     if pool.max_workers is not None and total(snapshot, record, pool.name) >= pool.max_workers:
         return spot
     offer = _offer(spot, pool, situation)
-    if offer is None:
-        return spot
-    return replace(spot, slot=replace(offer.slot(f"{spot.id}-{spot.noticed_at}"), since=situation.now))
+    key = f"{spot.id}-{spot.noticed_at}"
+    return spot if offer is None else replace(spot, slot=replace(offer.slot(key), since=situation.now))
 
 
 def _offer(spot: Spot, pool: Pool, situation: Situation) -> Offer | None:
