@@ -203,3 +203,13 @@ def test_an_instance_that_is_going_is_not_given_back_when_its_notice_lapses() ->
     after = spot.advance(noticed, make_situation(going, record=with_work(noticed))).state
     assert after.removal is not None
     assert after.removal.state is not RemovalState.RELEASING
+
+
+def test_a_drain_that_nobody_followed_begins_its_time_again_and_loses_none() -> None:
+    settings = make_settings(drain_timeout_seconds=300)
+    late = replace(DRAINING, drain_deadline=NOW - 50)
+    assert removals.with_time_again(late, settings, NOW).drain_deadline == NOW + 300
+    longer = replace(DRAINING, drain_deadline=NOW + 900)
+    assert removals.with_time_again(longer, settings, NOW) == longer
+    for other in (PLANNED, DRAINED, RELEASING):
+        assert removals.with_time_again(other, settings, NOW) == other
