@@ -32,7 +32,7 @@ from ebbtide.core.words import a_while
 from ebbtide.simulator.backtest.runs import Results, Run
 from ebbtide.simulator.backtest.sweep import Machines, Row, Sweep
 from ebbtide.simulator.recording.file import Recording, with_first_nodes
-from ebbtide.simulator.recording.trace import Pods, record_trace
+from ebbtide.simulator.recording.trace import TracePods, record_trace
 from ebbtide.simulator.story.parse import story_of
 from ebbtide.simulator.tuning.search import Plan, Point, Space, named, search
 from ebbtide.simulator.tuning.tune import Asked, Tuned, Tuning, parts_of, tune
@@ -59,7 +59,7 @@ def middle_of(path: Path, days: float, pods: int, minutes: int = 0) -> Recording
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.csv"
         trace.write_text("seconds,web\n" + "".join(f"{at:g},{value:g}\n" for at, value in kept))
-        found = record_trace(trace, Pods("500m", "512Mi", mean / pods), read.values, START)
+        found = record_trace(trace, TracePods("500m", "512Mi", mean / pods), read.values, START)
     return with_first_nodes(found, config)
 
 

@@ -113,6 +113,7 @@ GIVEN_UP_FILES = {
 """Names of modules."""
 
 
+DEPLOYED = {".yaml", ".md", ".txt", ".service", ".conf", ".cfg", ".lua", ".tpl"}
 OF_THE_LINT = {"voice.py", "test_voice.py"}
 """They name the words."""
 
@@ -173,8 +174,12 @@ def prose_of(path: Path, name: str) -> Iterator[Piece]:
             yield from _python(text) if name.startswith("src/") else _test(text)
         case ".md":
             yield from _markdown(_unreleased(text) if path.name == "CHANGELOG.md" else text)
-        case _:
+        case ".js" | ".html" | ".css" | ".jinja":
             yield from _page(text)
+        case ".txt":
+            yield 1, text
+        case _:
+            yield from _configured(text)
 
 
 def _python(text: str) -> Iterator[Piece]:
@@ -233,12 +238,22 @@ def _page(text: str) -> Iterator[Piece]:
         yield text.count("\n", 0, found.start()) + 1, re.sub(r"\$\{[^}]*\}|class=\S+", "", found.group())
 
 
+def _configured(text: str) -> Iterator[Piece]:
+    """Manifests, templates and units: comments, and what is said of a parameter or an alarm."""
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.search(r"(^|\s)# (.*)|\b(?:\w*[Dd]escription|summary): (.*)", line)
+        if found is not None:
+            yield number, found.group()
+
+
 def read_paths(root: Path) -> Iterator[Path]:
     for name in ("README", "GLOSSARY", "ARCHITECTURE", "CONTRIBUTING", "CHANGELOG", "SECURITY"):
         yield root / f"{name}.md"
     yield from sorted((root / "docs").rglob("*.md"))
+    yield from sorted(path for path in (root / "deploy").rglob("*") if path.suffix in DEPLOYED)
+    yield from sorted(root.glob("Containerfile"))
     source = root / "src" / "ebbtide"
-    for suffix in ("py", "js", "html", "css", "jinja"):
+    for suffix in ("py", "js", "html", "css", "jinja", "yaml"):
         yield from sorted(source.rglob(f"*.{suffix}"))
     for folder in ("tests", "bench", "scripts"):
         yield from sorted(path for path in (root / folder).rglob("*.py") if path.name not in OF_THE_LINT)

@@ -26,6 +26,8 @@ Each message says what happened, and where a person must act also what to do.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from ebbtide.redact import redact
@@ -55,8 +57,42 @@ class ConfigError(Usage):
     pass
 
 
+class StoreCause(StrEnum):
+    """Why a store cannot be used."""
+
+    NOT_MADE = "not made"
+    """The file, the database's tables or the table are missing: they have to be created."""
+    NO_SUCH_DATABASE = "no such database"
+    NO_FOLDER = "no folder"
+    OLD_SCHEMA = "old schema"
+    NEW_SCHEMA = "new schema"
+    FOREIGN = "foreign"
+    """It holds something else, and was left as it is."""
+    CORRUPT = "corrupt"
+    NOT_READABLE = "not readable"
+    NOT_WRITABLE = "not writable"
+    READ_ONLY = "read-only"
+    DISK_FULL = "disk full"
+    UNSAFE_FILE_SYSTEM = "unsafe file system"
+    """Locks do not hold there, or may not."""
+    NO_RIGHTS = "no rights"
+    NO_CREDENTIALS = "no credentials"
+    NO_REGION = "no region"
+    UNKNOWN_HOST = "unknown host"
+    UNREACHABLE = "unreachable"
+    BAD_URL = "bad URL"
+    NO_DRIVER = "no driver"
+    REFUSED = "refused"
+    """By the server, for a reason that only its own words tell."""
+
+
 class StoreUnusable(Usage):
-    pass
+    def __init__(self, cause: StoreCause, says: str) -> None:
+        super().__init__(says)
+        self.cause = cause
+
+    def __reduce__(self) -> tuple[type[StoreUnusable], tuple[StoreCause, str]]:
+        return StoreUnusable, (self.cause, self.message)
 
 
 class NameTaken(Usage):

@@ -208,7 +208,7 @@ def _spot_end(fact: OperationClosed) -> str:
             replaced = f"{fact.ready[0]} replaces it" if fact.ready else "nothing replaces it"
             return f"answered: {names_of(fact.removed + fact.gone_already)} is gone, {replaced}"
         case SpotEnd.REMOVED_MEANWHILE:
-            return "answered: it was removed meanwhile"
+            return "answered: it was removed in the meantime"
         case SpotEnd.SET_ASIDE:
             return f"ended: its removal was set aside ({fact.reason})"
         case SpotEnd.NODE_STAYS:
@@ -265,7 +265,7 @@ def spot(fact: SpotEvent) -> str:
         case SpotAnswer.NOT_OURS:
             return f"{about} ignored: not an instance of ours"
         case SpotAnswer.ALREADY_GOING:
-            return f"{about} ignored: it is already going"
+            return f"{about} ignored: it is already being removed"
         case SpotAnswer.TOO_OLD:
             return f"{about} ignored: too old"
         case _:
@@ -292,7 +292,7 @@ def alarm(fact: Alarm) -> str:
         case AlarmKind.INBOX_UNREADABLE:
             return f"the inbox could not be read: {fact.detail}"
         case AlarmKind.LOG_NOT_PRUNED:
-            return f"old log entries could not be removed: {fact.detail}; they stay until tomorrow's attempt"
+            return f"old log entries could not be removed: {fact.detail}; the next attempt is tomorrow"
         case AlarmKind.TERMINATE_REFUSED:
             asks = "it stays cordoned, launches continue; allow its termination, or terminate it yourself"
             return f"a drained node cannot go: {fact.detail}; {asks}{operation_tail(fact.operation_id)}"

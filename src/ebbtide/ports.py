@@ -199,7 +199,7 @@ class Declarations(Protocol):
 
     def tell(self, declaration: Declaration, report: Report) -> None:
         """Write the report to the object, provided that it is still the one that was read; gone already is
-        success. One without a status is told only what is wrong."""
+        success. For one without a status, only problems are reported."""
 
 
 class Signals(Protocol):

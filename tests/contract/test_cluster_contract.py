@@ -271,6 +271,7 @@ def test_evicting_a_pod_twice_or_one_that_is_gone_is_success(lab: Lab) -> None:
     lab.cluster.evict(evict(pod))
     lab.settle()
     lab.cluster.evict(evict(pod))
+    assert pod.uid not in {each.uid for each in web_pods(lab)}
 
 
 def test_a_new_pod_under_the_name_of_an_evicted_one_is_not_evicted(lab: Lab) -> None:

@@ -117,6 +117,14 @@ def test_wrong_arguments_end_with_code_2(shell: Shell, arguments: list[str], say
     assert shell.files() == []
 
 
+def test_a_price_file_of_an_option_is_refused_by_its_own_name(shell: Shell) -> None:
+    """The error named a variable of the environment that nobody had set."""
+    for command in (["prices", "show", "--file", "nope.yaml"], ["assess", "-", "--prices", "nope.yaml"]):
+        result = shell.run(*command, code=2)
+        assert "nope.yaml" in result.err
+        assert "PRICES_FILE" not in result.err
+
+
 def test_debug_shows_where_an_error_happened(shell: Shell) -> None:
     result = shell.run("status", "--debug", code=1, environ={"MIN_WORKERS": "two"})
     assert "Traceback" in result.err

@@ -18,6 +18,7 @@ from ebbtide.config import Config
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.engine.switch import resumed
+from ebbtide.entrypoints.api.views import brakes
 from ebbtide.entrypoints.cli import WHAT_NOW, main
 from ebbtide.entrypoints.cli.demo import news
 from ebbtide.entrypoints.cli.look import with_switch
@@ -174,7 +175,7 @@ def test_a_record_is_described_with_all_that_holds_it_up() -> None:
     for part in (
         "held by host-1 for another 100 s",
         "4 (2 to 10 allowed), 31 pods on them",
-        "pods pending  for 30 s",
+        "some pod pending  for 30 s",
         "removals for another 60 s, after 2 failures in a row",
         "the cluster has looked too small for 20 s",
         "paused (upgrade)",
@@ -195,6 +196,16 @@ def test_a_launch_is_described_by_what_is_known_of_it() -> None:
     assert "scale-up by 2 op-3, begun 20 s ago" in said
     assert "cpx22 in zone-b  LAUNCHING  for 10 s" in said
     assert "i-2  FAILED: no capacity" in said
+
+
+def test_a_back_off_names_what_it_is_about() -> None:
+    """A pool that fails holds up no other: without its name, every launch seems to wait."""
+    every = Record(launch_failures=2, launch_backoff_until=1060)
+    some = replace(every, launch_backoff_offers=("gpu", "a/spot/large"))
+    assert "launches for another 60 s, after 2 failures in a row" in told(every)
+    assert "launches of gpu, a/spot/large for another 60 s" in told(some)
+    on = [next(each for each in brakes(record, Settings(), 1000) if each.on) for record in (every, some)]
+    assert [each.until for each in on] == [1060, 1060]
 
 
 def test_a_consolidation_is_described_with_its_nodes_and_moves() -> None:

@@ -224,7 +224,7 @@ def test_a_wait_that_times_out_ends_with_code_1(ask: Ask) -> None:
 
 
 def test_savings_have_a_bar_for_each_day_and_can_be_rebuilt(ask: Ask) -> None:
-    assert ask("savings").out == "Nothing has run here yet, so nothing was saved.\n"
+    assert ask("savings").out == "Nothing has run here yet, so nothing has been saved.\n"
     ask("policy", "apply", "-f", "-", text=TWO)
     assert ask("savings").out.startswith("Nothing slept and nothing was idle from ")
     midnight = int(datetime(2026, 3, 10, tzinfo=UTC).timestamp())

@@ -256,6 +256,8 @@ def test_when_the_server_goes_that_is_said_what_was_seen_stays_and_it_comes_back
         expect(page.locator("#live")).to_have_text("reconnecting")
         expect(page.locator(".tile")).to_have_count(2)
         expect(page.locator(".trend-values")).to_have_text(re.compile("^Last known: "))
+        # Pressed, it would stay pressed over a chart of other hours.
+        expect(page.get_by_role("button", name="24 h")).to_be_disabled()
         page.get_by_role("button", name="Pause all removals").click()
         expect(page.locator("#trouble")).to_contain_text("Pausing was refused: The server does not answer")
         with serving(cluster.site(), port):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 import pytest
@@ -13,17 +13,20 @@ from fastapi.testclient import TestClient
 from ebbtide.core.prices import EC2
 from ebbtide.core.scale_to_zero.savings import fold
 from ebbtide.core.scale_to_zero.wake import KEPT_WAKES
+from ebbtide.core.words import a_while
 from ebbtide.engine.scale_to_zero.context import read_stretch
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.cli.demo_page import demo_live, demo_site
-from ebbtide.model.events import CostNoted, FaultStruck, PolicyStep
-from ebbtide.model.log import LogKind
+from ebbtide.model.events import AlarmKind, CostNoted, FaultStruck, PolicyStep
+from ebbtide.model.log import LogEntry, LogKind
+from ebbtide.model.record import Record
 from ebbtide.model.snapshot import Market
 from ebbtide.narrate import fact_in, facts_in
 from ebbtide.simulator.run.history import WEEK_SECONDS, read_history, start_before
 from ebbtide.simulator.run.live import Live
 from ebbtide.simulator.run.replicas import Replicas
 from ebbtide.simulator.run.scenes import SIDE_PROJECTS, shop_scene
+from ebbtide.simulator.run.situation import Evidence, LiveSituation
 
 NOW = 1_900_000_000
 DAY = 86_400
@@ -39,6 +42,19 @@ def live() -> Live:
     for _ in range(20):
         live.step(60.0, 20.0)
     return live
+
+
+def test_a_span_is_that_between_the_clocks_that_are_shown() -> None:
+    """ "96 s after the fault" stood next to "survived after 97 s"."""
+    seen = Evidence(NOW + 0.9, NOW + 97.2, (), Record(), 0, 0, fits=True, troubled=False)
+    assert seen.after == a_while(97)
+
+
+def clocks_agree(survived: LiveSituation, alarms: Sequence[LogEntry]) -> None:
+    """An outage ended 5 s later in the panel than in the events."""
+    assert survived.lines[-1].at == int(survived.ended_at)
+    back = [entry.at for entry in alarms if entry.data["alarm"] == AlarmKind.SOURCE_BACK]
+    assert all(at in [line.at for line in survived.lines] for at in back)
 
 
 def survive(live: Live, fault: str) -> None:
@@ -99,6 +115,7 @@ def test_each_fault_makes_its_situation_at_once_slows_the_clock_and_is_survived(
     survive(live, fault)
     assert all(line.at for line in live.situation.lines)
     assert live.pace(SPEED) == SPEED
+    clocks_agree(live.situation, live.ports.store.read_log([LogKind.ALARM], limit=50))
     assert live.stage.checker.violations == []
 
 
@@ -117,6 +134,24 @@ def test_a_runner_that_is_killed_in_the_middle_of_a_drain_is_a_process_and_anoth
         assert f"demo-runner-1 (process {acted}) was killed with SIGKILL" in told[1]
         assert live.owner == "demo-runner-2"
         assert live.stage.checker.violations == []
+
+
+def test_crash_kills_a_process_also_where_the_next_step_was_to_be_rushed_through() -> None:
+    """The first hour of the demo is rushed through without its processes. A button that was pressed between
+    two of these steps killed none."""
+    with Replicas() as replicas:
+        live = Live(1, start_before(read_history(), NOW), shop_scene(), replicas)
+        for _ in range(20):
+            live.step(60.0, 20.0, in_process=True)
+        acted, stood_by = replicas.pids
+        live.strike("crash")
+        for _ in range(MOST_STEPS):
+            if live.owner != "demo-runner-1":
+                break
+            live.step(60.0, 20.0, in_process=True)
+        with pytest.raises(ProcessLookupError):
+            os.kill(acted, 0)
+        assert replicas.pids[0] == stood_by
 
 
 def test_a_month_lies_behind_any_start_on_the_same_day_of_the_week() -> None:

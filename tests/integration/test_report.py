@@ -14,8 +14,11 @@ from ebbtide.core.operations.facts import closed, transitions
 from ebbtide.core.operations.spot import close
 from ebbtide.core.prices import CostPoint
 from ebbtide.core.scale_to_zero.savings import Saved, SavingsDay
+from ebbtide.engine.journal import decision_entry
 from ebbtide.entrypoints.report.collect import ReportData, collect, period_of
 from ebbtide.entrypoints.report.page import Bar, bar_chart, line_chart, page
+from ebbtide.model.consolidation import ConsolidationPlan, ConsolidationReport
+from ebbtide.model.decision import Action, Decision
 from ebbtide.model.events import EffectDone, EffectKind, Event, OperationClosed, OperationKind
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import RemovalState, SpotEnd
@@ -118,8 +121,20 @@ def test_sums_above_one_have_cents_and_no_more() -> None:
     assert not re.search(
         r"[1-9]\d*\.\d{3,}(?! ?%)", re.sub(r"<(svg|style).*?</\1>", "", text, flags=re.DOTALL)
     )
-    for shown in ("3.14 USD", "0.0847 USD", "9.92 USD", "1012.35 USD", "347.61 USD"):
+    for shown in ("3.14 USD", "0.0847 USD", "9.92 USD", "1,012.35 USD", "347.61 USD"):
         assert shown in text
+
+
+@pytest.mark.parametrize(("action", "begun"), [(Action.CONSOLIDATE, START), (Action.NOTHING, 0)])
+def test_what_was_begun_is_not_told_as_what_could_still_be_saved(action: Action, begun: int) -> None:
+    plan = ConsolidationPlan(cost_before=Decimal("1.60"), cost_after=Decimal("1.00"), currency="EUR")
+    decision = Decision(
+        "0001", START, action, "because", (), consolidation=ConsolidationReport((), plan=plan)
+    )
+    figures = told(entries=(decision_entry(decision, None),))
+    assert figures.look is not None
+    assert (figures.look.found.plan, figures.look.begun_at) == (plan, begun)
+    assert ("What consolidation could still save" in page(figures)) is (action is Action.NOTHING)
 
 
 def test_entries_of_an_older_version_are_not_counted_and_that_is_said() -> None:

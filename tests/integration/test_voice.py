@@ -38,6 +38,9 @@ def tree(folder: Path, path: str, text: str) -> Path:
         ("tests/unit/test_x.py", "def test_a_node_that_is_passed_over_stays() -> None: ...\n"),
         ("tests/unit/test_x.py", '"""Nothing is lost for good."""\n'),
         ("bench/bench_x.py", "x = 1  # the figures of a run\n"),
+        ("deploy/x.yaml", "kind: Role  # for whoever may read\n"),
+        ("deploy/x.yaml", "parameter:\n  Description: So that it may read.\n"),
+        ("deploy/x/NOTES.txt", "It goes on.\n"),
     ],
 )
 def test_a_word_is_found_where_people_read_it(tmp_path: Path, path: str, text: str) -> None:

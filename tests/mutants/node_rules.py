@@ -9,8 +9,8 @@ OF_NODES = (
     Mutant(
         "workers that are not Ready are asked for their CPU",
         "ports.observe",
-        "[node.name for node in view.workers if node.ready]",
-        "[node.name for node in view.workers]",
+        "view.ready_names",
+        "tuple(node.name for node in view.workers)",
         ("story:row-27",),
     ),
     Mutant(

@@ -248,15 +248,15 @@ OF_SLOTS = (
     Mutant(
         "Node objects of machines that are gone count against the maximum",
         "_existing",
-        "pool in (None, n.pool) and n.uid not in gone",
-        "pool in (None, n.pool)",
+        "(pool is None or pool == n.pool) and n.uid not in gone",
+        "pool is None or pool == n.pool",
         ("unit:tests/unit/test_capacity.py",),
     ),
     Mutant(
         "machines that are gone keep the health gate shut",
         "healthy",
-        "node.uid not in gone",
-        "True",
+        "record.gone_nodes",
+        "frozenset()",
         ("unit:tests/unit/test_gates.py",),
     ),
     Mutant(
@@ -324,7 +324,7 @@ OF_SPOT = (
     Mutant(
         "a node that a scale-down removes gets a second owner",
         "_removed_elsewhere",
-        "spot.removal is None",
+        "spot.instance_id in owned",
         "False",
         (
             "table:two_workflows",
@@ -405,7 +405,7 @@ OF_GATES = (
     Mutant(
         "removals continue while half of the cluster is not ready",
         "healthy",
-        "unready > settings.unready_count and unready > settings.unready_fraction * len(workers)",
+        "unready > settings.unready_count and unready > settings.unready_fraction * workers",
         "False",
         ("unit:tests/unit/test_gates.py",),
     ),
@@ -419,7 +419,7 @@ OF_GATES = (
     Mutant(
         "many lone instances are adopted as soon as one",
         "graces",
-        "MANY_TIMES if lone > 1 and lone > settings.unready_fraction * alive else 1",
+        "MANY_TIMES if lone > 1 and lone > settings.unready_fraction * len(snapshot.alive) else 1",
         "1",
         ("table:mass_deletion",),
     ),

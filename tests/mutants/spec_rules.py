@@ -120,16 +120,16 @@ OF_THE_DOCUMENTS = (
     ),
     Mutant(
         "a young node is consolidated",
-        "analysis",
-        "age < rules.min_uptime_seconds",
-        "False",
+        "_young",
+        "each.age(self._now) >= least",
+        "True",
         ("oracle:consolidations",),
     ),
     Mutant(
         "a node that was emptied just now is deleted",
-        "analysis",
-        "idle < rules.min_idle_seconds",
-        "False",
+        "keep_what_is_new",
+        "(idle := each.idle(self._now)) < rules.min_idle_seconds",
+        "(idle := each.idle(self._now)) < 0",
         ("oracle:consolidations",),
     ),
     Mutant(

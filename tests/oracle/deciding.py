@@ -58,6 +58,11 @@ def record_at(case: Deciding, number: int) -> tuple[Record, float | None]:
         {"spots": (make_spot(first),)},
         {"offer_rests": (CapacityBackoff("a/spot/small", NOW + 60),)},
         {"paused": True},
+        {
+            "launch_failures": 1,
+            "launch_backoff_until": NOW + 60,
+            "launch_backoff_offers": (case.cluster.settings.pools[-1].name,),
+        },
     )
     record = make_record(
         idle_since=NOW - idle if idle else 0,

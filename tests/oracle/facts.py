@@ -80,6 +80,8 @@ class Moment:
     last_scale_at: int = 0
     removal_backoff_until: int = 0
     launch_backoff_until: int = 0
+    launch_backoff_about: frozenset[str] = frozenset()
+    """Pools, and `zone/market/type`; none: every launch waits."""
     empty_since: Mapping[str, int] = field(default_factory=dict)
     """By node name."""
     last_consolidation_at: int = 0

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ebbtide.model.operation import Slot
 from ebbtide.model.pod import ANYWHERE, Pod
+from ebbtide.model.pool import Pool
 from ebbtide.model.snapshot import Market
 from tests.oracle import nodes, pace, runs
 from tests.oracle.answers import Ruling, either, no, rule, strictest, yes
@@ -45,11 +46,13 @@ def must_launch(moment: Moment) -> Ruling:
     that can be launched helps, the documents leave it open."""
     settings = moment.settings
     clear = moment.whole and not moment.launching and not moment.coming and not moment.notices
-    clear = clear and not moment.held and moment.launch_backoff_until <= moment.now
+    clear = clear and not moment.held and (bool(moment.launch_backoff_about) or not _backs_off(moment))
     if not clear or asked_for(moment).answer != "yes" or pace.may_launch_again(moment).answer != "yes":
         return either("something else may come first")
     open_pools = [
-        pool for pool in settings.pools if nodes.within_maximum(moment, [pool.name]).answer == "yes"
+        pool
+        for pool in settings.pools
+        if nodes.within_maximum(moment, [pool.name]).answer == "yes" and not _waits(moment, pool)
     ]
     if not open_pools:
         return either("at the maximum")
@@ -59,6 +62,18 @@ def must_launch(moment: Moment) -> Ruling:
     stuck = [pod for pod in waiting if not _has_room(moment, pod)]
     helped = [pod for pod in stuck if _plain(pod) and _any_type_takes(moment, pod, len(open_pools))]
     return yes("a pod is pending that a new node would take") if helped else either("no new node helps")
+
+
+def _backs_off(moment: Moment) -> bool:
+    return moment.launch_backoff_until > moment.now
+
+
+def _waits(moment: Moment, pool: Pool) -> bool:
+    """Whether the back-off may be about this pool: what failed elsewhere is no reason to wait."""
+    if not _backs_off(moment):
+        return False
+    types = {about.rpartition("/")[2] for about in moment.launch_backoff_about if "/" in about}
+    return pool.name in moment.launch_backoff_about or any(kind.name in types for kind in pool.types)
 
 
 @rule("row 41", "yes", "either")

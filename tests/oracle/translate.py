@@ -99,6 +99,7 @@ def moment_of(snapshot: Snapshot, record: Record, settings: Settings, now: int) 
         last_scale_at=record.last_scale_at,
         removal_backoff_until=record.removal_backoff_until,
         launch_backoff_until=record.launch_backoff_until,
+        launch_backoff_about=frozenset(record.launch_backoff_offers),
         empty_since={names[one.node_uid]: one.since for one in record.emptied if one.node_uid in names},
         last_consolidation_at=record.last_consolidation_at,
         resting=frozenset(

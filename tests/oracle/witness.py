@@ -20,6 +20,9 @@ from tests.oracle.answers import Ruling, no, yes
 from tests.oracle.facts import By, Moment
 from tests.oracle.translate import removals, slots
 
+UNSEEN_SECONDS = 180.0
+"""A node that joined later may not have been seen by the runner that made the call."""
+
 
 class Witness:
     def __init__(self, stage: Stage, metrics: bool = True) -> None:
@@ -62,7 +65,7 @@ class Witness:
         by = self._by(node)
         pods = self._stage.world.pods_on(node.name)
         left = [p.full_name for p in pods if node.ready and eviction.passed_over(p).answer == "no"]
-        if by is not By.INTERRUPTION and left:
+        if by is not By.INTERRUPTION and left and not self._joined_too_late(act, node):
             yield no(f"{left[0]} is still on it")
         decided_now = any(
             removal.instance_id == act.instance_id
@@ -73,6 +76,15 @@ class Witness:
         if decided_now and self._metrics and by is not By.INTERRUPTION:
             hot = load.must_release(self._moment())
             yield no("load is back") if hot.answer == "yes" and node.ready else yes()
+
+    def _joined_too_late(self, act: Act, node: Node) -> bool:
+        """Whether it had been given up before it joined, so shortly ago that the call may have been on its
+        way: no cloud terminates a machine on condition that it has no node."""
+        given_up = any(
+            slot.instance_id == act.instance_id and slot.terminated and slot.since <= node.created_at
+            for slot in slots(self._record())
+        )
+        return given_up and self._stage.world.now - node.created_at < UNSEEN_SECONDS
 
     def _launch(self, act: Act) -> Iterator[Ruling]:
         record = self._record()

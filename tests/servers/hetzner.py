@@ -64,6 +64,8 @@ class HetznerServer:
         self.lock = threading.Lock()
         self.servers: dict[int, dict[str, Any]] = {}
         self.closed_locations: set[str] = set()
+        self.not_offered: set[tuple[str, str]] = set()
+        """Type and location."""
         self.group_size = 10
         self.calls: Counter[str] = Counter()
         self._lost: Counter[str] = Counter()
@@ -193,6 +195,8 @@ class HetznerServer:
             raise Refused("invalid_input", f"image {body['image']} not found")
         if body["location"] not in LOCATIONS:
             raise Refused("invalid_input", f"location {body['location']} not found")
+        if (body["server_type"], body["location"]) in self.not_offered:
+            raise Refused("invalid_input", "unsupported location for server type")
         if len(body.get("user_data", "")) > 32 * 1024:
             raise Refused("invalid_input", "user_data is too long")
         if any(server["name"] == body["name"] for server in self.servers.values()):

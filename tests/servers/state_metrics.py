@@ -1,4 +1,4 @@
-"""A played recording as kube-state-metrics would have exported it, and a real Prometheus that holds it.
+"""A played story as kube-state-metrics and cAdvisor would have exported it, and a real Prometheus with it.
 
     exported = Exported(player, step=60)
     player.run()
@@ -26,6 +26,8 @@ from tests.servers.control_plane import ensure_debian
 from tests.servers.dynamodb import free_port
 from tests.servers.processes import running
 
+SPAN = "1000h"
+"""Of one block of data: with many of them, promtool reads all samples again for each."""
 SLOW_SECONDS = 240
 """How often is sampled what hardly changes: within the five minutes for which a sample counts."""
 OWNERS = {Kind.DEPLOYMENT: "ReplicaSet", Kind.STATEFUL_SET: "StatefulSet", Kind.DAEMON_SET: "DaemonSet"}
@@ -125,6 +127,8 @@ class Exported:
         if pod.uid in self._placed_at:
             placed = self._placed_at[pod.uid]
             self._add("kube_pod_status_scheduled_time", at, placed, **whose, uid=pod.uid)
+            used = pod.requests.cpu_milli / 1000 * workload.spec.use_fraction * (at - placed)
+            self._add("container_cpu_usage_seconds_total", at, used, **whose, container="main")
         self._add("kube_pod_owner", at, 1, **whose, owner_kind=kind, owner_name=owner)
         for resource, amount in (
             ("cpu", pod.requests.cpu_milli / 1000),
@@ -148,7 +152,8 @@ def prometheus_of(text: str) -> Iterator[str]:
     try:
         (folder / "samples.txt").write_text(text)
         (folder / "prometheus.yml").write_text("scrape_configs: []\n")
-        command = [tool, "tsdb", "create-blocks-from", "openmetrics", "samples.txt", "data"]
+        span = f"--max-block-duration={SPAN}"
+        command = [tool, "tsdb", "create-blocks-from", "openmetrics", span, "samples.txt", "data"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
         url = f"http://127.0.0.1:{free_port()}"
         serve = [

@@ -14,6 +14,8 @@ from itertools import count
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.loop import guarded_tick
 from ebbtide.engine.ports import Ports
+from ebbtide.engine.tick import TickReport
+from ebbtide.model.check import Check
 from ebbtide.model.operation import ScaleDown
 from ebbtide.model.pod import Resources
 from ebbtide.model.pool import NodeType, Pool, Price
@@ -51,6 +53,12 @@ SETTINGS = Settings(
     join_timeout_seconds=240,
     orphan_grace_seconds=300,
 )
+
+
+def failed_checks(report: TickReport) -> list[Check]:
+    """The first check that failed of each action that the tick did not take."""
+    assert report.decision is not None
+    return [verdict.failed for verdict in report.decision.verdicts if verdict.failed is not None]
 
 
 def nothing_happens(world: World, store: Store) -> None:
@@ -123,12 +131,12 @@ class StoryRun:
                 break
         self.checker.finish(self.store.load())
 
-    def tick(self, runner: Ports | None = None, owner: str = "runner") -> str:
-        """One tick by a runner, undisturbed where none is named; what it said."""
+    def tick(self, runner: Ports | None = None, owner: str = "runner") -> TickReport:
+        """One tick by a runner, undisturbed where none is named."""
         opened = self.ports(CrashPlan()) if runner is None else runner
-        says = guarded_tick(opened, self.story.settings, owner, TICK_SECONDS).says
-        self.sentences.append(says)
-        return says
+        report = guarded_tick(opened, self.story.settings, owner, TICK_SECONDS)
+        self.sentences.append(report.says)
+        return report
 
     def wait(self, seconds: float) -> None:
         self.clock.sleep(seconds)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from ebbtide.model.operation import SlotState
 from ebbtide.simulator.checker.violations import Violation, ViolationKind
 from ebbtide.simulator.run.runner import stage_of
 from ebbtide.simulator.world.rules import Rules
 from ebbtide.simulator.world.world import Act, ActKind, World
 from tests import oracle
-from tests.builders import NOW, make_settings
+from tests.builders import NOW, make_pod, make_record, make_scale_up, make_settings, make_slot
 from tests.oracle.answers import RULES, never_drawn
 from tests.oracle.comparisons import COMPARISONS, Found, compare, too_few
 from tests.oracle.witness import Witness
@@ -69,6 +70,27 @@ def test_the_witness_speaks_up_when_an_act_is_forbidden() -> None:
     world.add_node("workers", "small", "a")
     world.tell(Act(ActKind.LAUNCH, instance_id="i-2", key="op-0"))
     assert [each.about for each in forbidden()] == [other.name, "i-2"]
+
+
+@pytest.mark.parametrize(("joined_after", "expected"), [(-1, True), (1, False)])
+def test_the_witness_excuses_a_machine_that_joined_after_it_was_given_up(
+    joined_after: int, expected: bool
+) -> None:
+    """The call was on its way when it joined; one that had joined before is terminated with its pods."""
+    world = World(Rules(), make_settings().pools, 1, NOW)
+    node = world.add_node("workers", "small", "a", age_seconds=-joined_after)
+    (machine,) = world.machines.book.machines.values()
+    world.inventory.put_pod(make_pod(node_name=node.name))
+    stage = stage_of(world, make_settings())
+    Witness(stage)
+    given_up = make_slot(
+        instance_id=machine.instance.id, state=SlotState.TERMINATING, terminated=True, since=NOW
+    )
+    stage.checker.record = make_record(operation=make_scale_up(given_up))
+    world.advance_to(NOW + 10)
+    world.tell(Act(ActKind.TERMINATE, instance_id=machine.instance.id, node_name=node.name))
+    kinds = {each.kind for each in stage.checker.violations}
+    assert (ViolationKind.WITNESSED in kinds) is expected
 
 
 def test_no_rule_of_the_oracle_imports_what_it_judges() -> None:

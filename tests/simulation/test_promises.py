@@ -266,6 +266,16 @@ def fewer_stay_than_the_minimum_of_a_pool() -> list[str]:
     return scene.said
 
 
+@breaks(MINIMUM, "in pools that are awake, min_workers is 3")
+def fewer_stay_awake_than_the_minimum_of_the_cluster() -> list[str]:
+    scene = Scene()
+    asleep = replace(SCENE_SETTINGS.pools[0], name="batch", may_be_empty=True)
+    pools = (*SCENE_SETTINGS.pools, asleep)
+    scene.checker.follow(replace(SCENE_SETTINGS, pools=pools, min_workers=1, awake_min_workers=3))
+    scene.intend(scene.workers[0])
+    return scene.said
+
+
 @breaks(MINIMUM, "empties zone b")
 def a_zone_is_emptied() -> list[str]:
     scene = Scene()

@@ -20,7 +20,7 @@ from ebbtide.simulator.backtest.runs import Work, candidates, played
 from ebbtide.simulator.run.runner import Runner, stage_of
 from ebbtide.simulator.story import play, read_story
 from ebbtide.simulator.story.parse import Story
-from ebbtide.simulator.story.play import Ticks
+from ebbtide.simulator.story.play import Player, Ticks
 from ebbtide.simulator.world.rules import Demand, Rules
 from ebbtide.simulator.world.world import World, add_system, deployment, pool
 from tests.builders import make_settings
@@ -105,6 +105,20 @@ def test_ticks_in_which_nothing_can_change_are_skipped_and_still_told(day: Story
     told = play(day, Counted).ticks
     assert len(told) >= 14400 // 15
     assert len(asked) < len(told) / 2
+
+
+def test_what_changes_nothing_that_a_tick_sees_ends_no_rest(tmp_path: Path) -> None:
+    """Somebody sets the replicas that there are, twice a minute."""
+    quiet, path = DAY.partition("events:")[0], tmp_path / "calm.yaml"
+    computed = []
+    for every in (14400, 30):
+        events = "".join(f"  - {{at: {at}, replicas: {{web: 6}}}}\n" for at in range(every, 14400, every))
+        path.write_text(f"{quiet}events:\n{events}" if events else quiet)
+        player = Player(read_story(path))
+        player.run()
+        computed.append(player.ticks.made - player.ticks.passed_over)
+    assert computed[0] == computed[1] < 14400 // 15 / 4
+    compare_story(read_story(path))
 
 
 def test_a_quiet_cluster_is_decided_on_once_until_its_log_is_due() -> None:

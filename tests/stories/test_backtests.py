@@ -25,7 +25,7 @@ from ebbtide.simulator.backtest.runs import (
     with_today,
 )
 from ebbtide.simulator.backtest.sweep import Agreement, agreements, rows_of
-from ebbtide.simulator.recording.file import Recorded, write_recording
+from ebbtide.simulator.recording.file import VERSION, Recorded, write_recording
 from tests.e2e.shell import Shell
 from tests.stories.playing import POOLS
 from tests.stories.test_recording_files import recording
@@ -198,6 +198,28 @@ def test_the_command_compares_resumes_and_writes_a_page(shell: Shell) -> None:
     assert "<script" not in page
     assert "pending_up_sec=30" in page
     assert "calibration: node-hours" in shell.run("backtest", "month.ebb").out
+
+
+@pytest.mark.parametrize("command", ["backtest", "tune"])
+def test_a_folder_for_results_that_is_not_there_is_refused_before_anything_runs(
+    shell: Shell, command: str
+) -> None:
+    """It was said after the first run, which was then lost."""
+    write_recording(shell.folder / "month.ebb", recording(until=4 * 3600))
+    refused = shell.run(command, "month.ebb", "--keep", "missing/month.runs", code=2).err
+    assert "nothing ran" in refused
+    assert "--keep" in refused
+    assert shell.files() == ["month.ebb"]
+
+
+@pytest.mark.parametrize("command", ["simulate", "backtest", "tune", "forecast"])
+def test_a_recording_of_a_newer_version_is_refused_by_every_command(shell: Shell, command: str) -> None:
+    newer = msgspec.structs.replace(recording(), ebb=VERSION + 1)
+    write_recording(shell.folder / "month.ebb", newer)
+    refused = shell.run(command, "month.ebb", code=2).err
+    assert f"has version {VERSION + 1}" in refused
+    assert "nothing ran" in refused
+    assert shell.files() == ["month.ebb"]
 
 
 def test_a_wrong_setting_is_refused_before_anything_runs(shell: Shell) -> None:

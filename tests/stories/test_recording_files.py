@@ -21,12 +21,12 @@ from ebbtide.simulator.recording.file import (
     read_recording,
     write_recording,
 )
-from ebbtide.simulator.recording.trace import Pods, record_trace
+from ebbtide.simulator.recording.trace import TracePods, record_trace
 from ebbtide.simulator.story import play, read_story
 from tests.e2e.shell import Shell
 from tests.stories.playing import NODES, POOLS
 
-PODS = Pods("500m", "512Mi")
+PODS = TracePods("500m", "512Mi")
 CONFIG = "min_workers: 2\nmax_workers: 10\npools: [{name: general, types: [cpx32], zones: [a, b]}]\n"
 TRACE = "seconds,web,api\n0,4,1\n300,12,1\n600,12,\n900,3,2\n"
 
@@ -143,7 +143,9 @@ def test_a_trace_of_changes_has_no_gap_between_them(tmp_path: Path) -> None:
 
 def test_a_value_may_be_what_many_pods_handle(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text("seconds,replicas,workload\n0,100,Web Shop\n300,101,Web Shop\n")
-    found = record_trace(tmp_path / "trace.csv", Pods("1", "1Gi", per_pod=50), {}, "2026-01-01T00:00:00Z")
+    found = record_trace(
+        tmp_path / "trace.csv", TracePods("1", "1Gi", per_pod=50), {}, "2026-01-01T00:00:00Z"
+    )
     assert found.demand == {"default/web-shop": Series([0.0, 300.0], [2, 3])}
 
 
@@ -202,7 +204,7 @@ def test_the_command_records_and_simulates(shell: Shell) -> None:
 def test_a_trace_without_requests_is_refused(shell: Shell) -> None:
     shell.write("trace.csv", TRACE)
     refused = shell.run("record", "--csv", "trace.csv", "--cpu", "500m", "-o", "month.ebb", code=2)
-    assert "without memory requests no packing is right" in refused.err
+    assert "without memory requests nothing can be planned" in refused.err
     assert shell.files() == ["trace.csv"]
     assert "one source to record from" in shell.run("record", "-o", "month.ebb", code=2).err
     assert "there is no log" in shell.run("record", "--log", "-o", "month.ebb", code=2).err

@@ -84,7 +84,7 @@ GATES: list[tuple[Callable[[], Check], str]] = [
     ),
     (
         lambda: gates.not_paused(make_record(set_aside=make_scale_down(id="op-7"))),
-        "operation op-7 was set aside and waits for resume",
+        "operation op-7 was set aside until `ebbtide resume`",
     ),
     (lambda: gates.not_paused(make_record()), "removals are not paused"),
     (
@@ -94,7 +94,7 @@ GATES: list[tuple[Callable[[], Check], str]] = [
     (lambda: gates.complete(make_snapshot()), "cluster and cloud were read completely"),
     (
         lambda: gates.plausible(make_snapshot(TWO, pods=[]), make_record(), SETTINGS),
-        "no pod at all is seen on 2 nodes",
+        "no pods are seen on 2 nodes",
     ),
     (
         lambda: gates.plausible(sized(4, 0), make_record(worker_count=8), SETTINGS),
@@ -231,7 +231,7 @@ UP: list[tuple[Callable[[], Decision], str]] = [
     ),
     (
         lambda: decided(HOT, make_record(launching=make_scale_up(make_slot(state=SlotState.LAUNCHED)))),
-        "CPU 0.90 is above 0.70, and enough nodes are on their way, no pod is pending",
+        "CPU 0.90 is above 0.70, and enough nodes are being launched, no pod is pending",
     ),
     (
         lambda: decided(HOT, make_record(last_scale_at=NOW - 299)),
@@ -248,7 +248,7 @@ UP: list[tuple[Callable[[], Decision], str]] = [
     ),
     (
         lambda: decided(make_snapshot(TWO, [make_pod("db", node_name="a1"), pending()]), WAITED),
-        "the pending pods fit on nodes that are there or on their way",
+        "the pending pods fit on existing nodes or on nodes being launched",
     ),
     (lambda: decided(HOT, pools=(make_pool(max_workers=2),)), "every pool is at its maximum"),
 ]
@@ -328,6 +328,14 @@ def test_why_nothing_is_removed(decision: Callable[[], Decision], says: str) -> 
     made = decision()
     assert why_not(made, Action.SCALE_DOWN) == says
     assert f"no scale-down: {says}" in made.reason
+
+
+def test_a_reason_that_holds_for_several_actions_is_said_once() -> None:
+    """While the cluster could not be read, the sentence said so three times."""
+    unseen = decided(make_snapshot(THREE, problems=("the API server does not answer",)), calm())
+    why = why_not(unseen, Action.SCALE_UP)
+    assert why_not(unseen, Action.SCALE_DOWN) == why
+    assert unseen.reason == f"no scale-up, no scale-down: {why}"
 
 
 def test_what_is_done_is_said_with_its_reason() -> None:

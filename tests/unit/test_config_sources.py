@@ -41,6 +41,7 @@ def test_every_setting_has_a_key() -> None:
         "consolidation",
         "forecast",
         "waking",
+        "awake_min_workers",
     }
     assert names <= keys
     assert "cluster.name" in keys

@@ -19,6 +19,7 @@ from tests.builders import (
     make_instance_of,
     make_node,
     make_nodes,
+    make_pool,
     make_record,
     make_settings,
     make_snapshot,
@@ -53,6 +54,27 @@ def test_an_instance_that_a_crash_left_behind_is_adopted_as_a_launched_slot() ->
     (slot,) = decision.slots
     assert (slot.key, slot.instance_id, slot.state) == ("op-0", "i-lone", SlotState.LAUNCHED)
     assert (slot.zone, slot.market, slot.since) == ("b", Market.SPOT, NOW - 5000)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "adopted"),
+    [
+        ({"launch_hash": "theirs"}, False),
+        ({"pool": "gpu"}, False),
+        ({"launch_hash": "ours"}, True),
+        ({}, True),
+    ],
+)
+def test_a_worker_of_another_cluster_of_the_same_name_is_never_adopted(
+    overrides: dict[str, Any], adopted: bool
+) -> None:
+    """Adopted, it would be terminated, since it never joins here. What was launched before the configurations
+    were noted is taken for ours."""
+    other = replace(LONE, **overrides)
+    settings = make_settings(pools=(make_pool(launch_hash="ours"),))
+    snapshot = make_snapshot(NODES, extra_instances=[other])
+    decision = decide(snapshot, overdue("i-lone"), settings, NOW, "d1")
+    assert (decision.action is Action.ADOPT) is adopted
 
 
 def test_the_clock_of_an_adopted_instance_never_starts_in_the_future() -> None:

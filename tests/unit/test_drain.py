@@ -164,6 +164,17 @@ def test_a_budget_covers_matching_pods_of_its_own_namespace_alone() -> None:
     assert {j.treatment for j in under(make_budget(0, app="web"), pods=pods)} == {Treatment.EVICT}
 
 
+@pytest.mark.parametrize("key", ["tier", "app"])
+def test_a_budget_counts_whichever_of_its_requirements_comes_first(key: str) -> None:
+    here = Requirement("app", SelectorOperator.IN, ("web",))
+    not_there = Requirement("tier", SelectorOperator.NOT_IN, ("batch",))
+    asked = (not_there, here) if key == "tier" else (here, not_there)
+    budget = Budget("default", "web", LabelSelector(asked), 0)
+    batch = make_pod("web-batch", labels=(*LABELS, ("tier", "batch")))
+    treatments = [j.treatment for j in under(budget, pods=[WEB[0], batch])]
+    assert treatments == [Treatment.WAIT, Treatment.EVICT]
+
+
 def test_a_pod_under_several_budgets_is_not_evicted_because_the_api_would_refuse() -> None:
     (judgement, *_) = under(make_budget(5, "b", app="web"), make_budget(5, "a", app="web"))
     assert judgement.reason is DrainReason.SEVERAL_BUDGETS

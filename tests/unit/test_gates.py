@@ -131,6 +131,28 @@ def test_the_minimum_of_a_pool_is_kept_as_well() -> None:
     assert gates.keeps_minimum(two, make_record(), settings, [make_removal("b1", pool="gpu")]).passed
 
 
+def test_while_a_pool_sleeps_the_others_keep_the_minimum_of_the_cluster_by_themselves() -> None:
+    pools = (make_pool(), make_pool("gpu", may_be_empty=True))
+    settings = make_settings(pools=pools, min_workers=1, awake_min_workers=2)
+    snapshot = make_snapshot([*make_nodes("a1", "a2"), make_node("g1", pool="gpu")])
+    check = gates.keeps_awake(snapshot, make_record(), settings, [make_removal("a1")])
+    assert values_of(check) == (Gate.MINIMUM_KEPT, False, 1, 2, "")
+    assert gates.keeps_awake(snapshot, make_record(), settings, [make_removal("g1", pool="gpu")]).passed
+    three = make_snapshot(make_nodes("a1", "a2", "a3"))
+    assert gates.keeps_awake(three, make_record(), settings, [make_removal("a1")]).passed
+
+
+@pytest.mark.parametrize(("reason", "goes"), [(RemovalReason.IDLE, False), (RemovalReason.DRIFTED, True)])
+def test_what_is_replaced_goes_also_while_a_pool_sleeps(reason: RemovalReason, goes: bool) -> None:
+    """Its successor takes its place, so the pools that are awake have no fewer workers than before."""
+    removal = make_removal("a1", state=RemovalState.DRAINED)
+    record = make_record(operation=make_scale_down(removal, cause=reason), worker_count=2, pod_count=2)
+    settings = make_settings(min_workers=1, awake_min_workers=2)
+    held = gates.may_terminate(removal, make_snapshot(make_nodes("a1", "a2")), record, settings)
+    assert (held is None) is goes
+    assert held is None or held.name == Gate.MINIMUM_KEPT
+
+
 def test_a_zone_is_never_drained_to_zero_when_several_zones_exist() -> None:
     snapshot = make_snapshot(make_nodes("a1", "a2", "b1"))
     assert gates.keeps_zones(snapshot, make_record(), SETTINGS, [make_removal("a1")]).passed

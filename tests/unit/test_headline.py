@@ -10,7 +10,7 @@ from ebbtide.entrypoints.views.headline import HeadlineSituation, headline, leas
 from ebbtide.model.events import OperationClosed, OperationKind
 from ebbtide.model.operation import Move, MoveState, Removal, RemovalState, SlotState, SourceState, SpotKind
 from ebbtide.model.pod import PodPhase
-from ebbtide.model.record import Record
+from ebbtide.model.record import Emptied, Record
 from ebbtide.model.snapshot import ClusterView, Node
 from tests.builders import (
     NOW,
@@ -50,6 +50,10 @@ def test_at_rest_it_counts_nodes_and_pods() -> None:
     assert said(make_record(), cluster(A, B)) == "Nothing to do: 2 nodes for 4 pods, none pending"
     paused = replace(make_record(), paused=True)
     assert said(paused, cluster(A)).endswith("none pending, and removals are paused")
+    # B has only what runs on every node; that A was empty once is over.
+    emptied = replace(make_record(), emptied=(Emptied(A.uid, NOW - 60), Emptied(B.uid, NOW - 60)))
+    half = ClusterView((A, B), tuple(pod for pod in cluster(A, B).pods if pod.name != "web-b1"))
+    assert said(emptied, half) == "Nothing to do: 2 nodes for 3 pods, none pending; 1 node is empty"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +129,9 @@ def test_a_removal_that_is_held_says_why_and_not_that_it_continues() -> None:
     [
         (0, NOW - 20, ""),
         (80, NOW - 20, "; ready in about 60 s"),
+        # A half is rounded up, as in the timeline below it.
+        (85, NOW - 20, "; ready in about 70 s"),
+        (170, NOW - 20, "; ready in about 3 min"),
         (300, NOW - 20, "; ready in about 5 min"),
         (80, NOW - 200, "; this takes longer than the usual 80 s"),
     ],

@@ -129,7 +129,7 @@ def test_what_failed_since_the_last_ready_node_starts_the_back_off_while_the_lau
         make_slot("f3", state=SlotState.RECLAIMED, since=NOW - 30),
     )
     failing = queued(launching=launch(make_slot(), *failures))
-    assert launch_backoff(failing, settings) == LaunchBackoff(2, NOW + 90)
+    assert launch_backoff(failing, settings) == LaunchBackoff(2, NOW + 90, ("workers",))
     assert failed(decided(QUEUE, failing)).name == "back-off over"
     ready = make_slot("ok", state=SlotState.READY, since=NOW - 20)
     recovered = queued(launching=launch(make_slot(), *failures, ready), launch_failures=3)

@@ -84,7 +84,7 @@ def test_what_never_joined_starts_no_backoff_where_a_node_became_ready_after_its
     assert launch_backoff(make_record(operation=make_scale_up(never, after_it)), settings) == LaunchBackoff(
         0, 0
     )
-    once = LaunchBackoff(1, NOW + 60)
+    once = LaunchBackoff(1, NOW + 60, ("workers",))
     assert launch_backoff(make_record(operation=make_scale_up(never, before_it)), settings) == once
     refused = slot(SlotState.FAILED, 0, 2)
     assert launch_backoff(make_record(operation=make_scale_up(refused, after_it)), settings) == once

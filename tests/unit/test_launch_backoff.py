@@ -1,4 +1,5 @@
-"""A launch that failed for want of capacity alone holds up nothing but what had none."""
+"""A launch that failed for want of capacity holds up nothing but what had none; any other failure nothing but
+its pool."""
 
 from __future__ import annotations
 
@@ -26,6 +27,7 @@ from tests.builders import (
     make_slot,
     make_snapshot,
     make_type,
+    values_of,
 )
 
 GPU_LABEL = (("kind", "gpu"),)
@@ -83,18 +85,21 @@ def test_what_launches_wait_for_already_is_waited_for_as_long_as_the_new() -> No
 
 
 @pytest.mark.parametrize(
-    "slots",
+    ("slots", "about"),
     [
-        (make_slot(state=SlotState.RECLAIMED, since=NOW, why=SlotCause.NO_NODE),),
-        (make_slot(state=SlotState.FAILED, since=NOW, why=SlotCause.REFUSED),),
+        ((make_slot(pool="gpu", state=SlotState.RECLAIMED, since=NOW, why=SlotCause.NO_NODE),), ("gpu",)),
+        ((make_slot(pool="gpu", state=SlotState.FAILED, since=NOW, why=SlotCause.REFUSED),), ("gpu",)),
         (
-            without_capacity(SOLD_OUT),
-            make_slot("op-1", state=SlotState.FAILED, since=NOW, why=SlotCause.NO_ANSWER),
+            (
+                without_capacity(SOLD_OUT, pool="gpu"),
+                make_slot("op-1", pool="web", state=SlotState.FAILED, since=NOW, why=SlotCause.NO_ANSWER),
+            ),
+            (SOLD_OUT, "web"),
         ),
     ],
 )
-def test_any_other_failure_holds_up_every_launch(slots: tuple[Slot, ...]) -> None:
-    assert closed(*slots)[2] == ()
+def test_any_other_failure_holds_up_its_pool(slots: tuple[Slot, ...], about: tuple[str, ...]) -> None:
+    assert closed(*slots)[2] == about
 
 
 def test_a_back_off_of_every_launch_is_not_narrowed_while_it_lasts() -> None:
@@ -107,16 +112,34 @@ def test_a_node_that_became_ready_ends_it() -> None:
     assert closed(without_capacity(SOLD_OUT), ready, launch_backoff_offers=(OTHER,)) == (0, -NOW, ())
 
 
-def test_a_pod_of_another_pool_gets_its_node_while_one_pool_is_sold_out() -> None:
+@pytest.mark.parametrize("about", [SOLD_OUT, "gpu"])
+def test_a_pod_of_another_pool_gets_its_node_while_launches_of_one_pool_fail(about: str) -> None:
     """It waited for up to an hour, since one back-off held for all launches."""
-    decision = decided(seen(TRAIN, WEB), waiting())
+    decision = decided(seen(TRAIN, WEB), waiting(launch_backoff_offers=(about,)))
     assert (decision.action, [slot.pool for slot in decision.slots]) == (Action.SCALE_UP, [GENERAL.name])
     assert backoff_of(decision).passed
 
 
+def test_pools_of_the_same_types_do_not_hold_up_each_other_unless_capacity_is_missing() -> None:
+    twin = replace(GENERAL, name="twin")
+    held = waiting(launch_backoff_offers=(GENERAL.name,))
+    assert [slot.pool for slot in decided(seen(WEB), held, pools=(GENERAL, twin)).slots] == ["twin"]
+    sold_out = waiting(launch_backoff_offers=(OTHER,))
+    assert decided(seen(WEB), sold_out, pools=(GENERAL, twin)).action is Action.NOTHING
+
+
+def test_what_is_left_out_is_no_reason_where_it_would_not_help() -> None:
+    """The pod has room on a node that is on its way, or is too large for all that there is."""
+    coming = make_scale_up(make_slot(state=SlotState.LAUNCHED))
+    on_its_way = decided(seen(WEB), waiting(operation=replace(coming, started_at=NOW - 600)))
+    assert backoff_of(on_its_way).passed
+    giant = make_pod("giant", 64_000, phase=PodPhase.PENDING)
+    assert backoff_of(decided(seen(giant), waiting())).passed
+
+
 def test_the_pod_of_the_pool_that_is_sold_out_waits() -> None:
     check = backoff_of(decided(seen(TRAIN), waiting()))
-    assert (check.passed, check.says) == (False, "5 failures in a row, 15 min of back-off left")
+    assert values_of(check) == ("back-off over", False, 900, 0, "")
     later = decided(seen(TRAIN), waiting(launch_backoff_until=NOW))
     assert [slot.pool for slot in later.slots] == [GPU.name]
 
@@ -134,11 +157,12 @@ def test_while_a_launch_is_open_what_it_found_sold_out_holds_up_nothing_else() -
 
 
 @pytest.mark.parametrize("overrides", [{"min_workers": 1}, {"min_workers": 1, "waking": True}])
-def test_no_node_of_another_pool_stands_in_for_the_minimum_of_the_one_that_is_sold_out(
-    overrides: dict[str, Any],
+@pytest.mark.parametrize("about", [SOLD_OUT, "gpu"])
+def test_no_node_of_another_pool_stands_in_for_the_minimum_of_the_one_that_fails(
+    overrides: dict[str, Any], about: str
 ) -> None:
     pools = (GENERAL, replace(GPU, **overrides))
-    record = waiting(pending_since=0, short_since=NOW - 600)
+    record = waiting(pending_since=0, short_since=NOW - 600, launch_backoff_offers=(about,))
     assert decided(seen(), record, pools=pools).action is Action.NOTHING
     hot = decided(seen(cpu=0.9), record, pools=pools)
     assert [slot.pool for slot in hot.slots] == [GENERAL.name], "load is no concern of that pool alone"

@@ -11,7 +11,8 @@ from ebbtide.model.effect import Cordon, Outcome, OutcomeKind
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import RemovalState, SlotState, SpotKind, SpotNotice, spot_id
 from ebbtide.model.pod import PodPhase
-from ebbtide.model.record import CLUSTER_LEASE, Lease, Record, spot_lease_name
+from ebbtide.model.pod import changed as changed_pod
+from ebbtide.model.record import CLUSTER_LEASE, Lease, Record, changed, spot_lease_name
 from ebbtide.model.snapshot import InstanceState, Market, Reading, Snapshot
 from tests.builders import (
     NOW,
@@ -175,3 +176,19 @@ def test_an_outcome_and_a_log_entry_need_say_no_more_than_what_happened() -> Non
     assert (outcome.detail, outcome.instance) == ("", None)
     entry = LogEntry("1", NOW, LogKind.EFFECT, "cordon a1: done")
     assert (entry.subject, entry.data) == ("", {})
+
+
+def test_a_changed_record_differs_in_what_was_named_alone_and_knows_no_other_name() -> None:
+    before = make_record(worker_count=3)
+    after = changed(before, pod_count=7)
+    assert (after, before.pod_count) == (dataclasses.replace(before, pod_count=7), 0)
+    with pytest.raises(TypeError, match="pods"):
+        changed(before, pods=7)
+
+
+def test_a_pod_is_changed_as_any_value_is() -> None:
+    pod = make_pod("web-1", labels=(("app", "web"),), volumes=("data",))
+    for changes in ({}, {"node_name": "a1"}, {"phase": PodPhase.PENDING, "ready": False, "ends_at": 7}):
+        assert changed_pod(pod, **changes) == dataclasses.replace(pod, **changes)
+    with pytest.raises(KeyError, match="node"):
+        changed_pod(pod, node="a1")

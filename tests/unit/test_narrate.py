@@ -132,7 +132,7 @@ SENTENCES: list[tuple[Event, str]] = [
     ),
     (notice(SpotAnswer.KNOWN), "interruption of i-a1 is already known"),
     (notice(SpotAnswer.NOT_OURS), "interruption of i-a1 ignored: not an instance of ours"),
-    (notice(SpotAnswer.ALREADY_GOING), "interruption of i-a1 ignored: it is already going"),
+    (notice(SpotAnswer.ALREADY_GOING), "interruption of i-a1 ignored: it is already being removed"),
     (notice(SpotAnswer.TOO_OLD), "interruption of i-a1 ignored: too old"),
     (Alarm(AlarmKind.TICK_FAILED, "no answer"), "tick failed: no answer"),
     (
@@ -157,7 +157,7 @@ SENTENCES: list[tuple[Event, str]] = [
     (Alarm(AlarmKind.INBOX_UNREADABLE, "no answer"), "the inbox could not be read: no answer"),
     (
         Alarm(AlarmKind.LOG_NOT_PRUNED, "no answer"),
-        "old log entries could not be removed: no answer; they stay until tomorrow's attempt",
+        "old log entries could not be removed: no answer; the next attempt is tomorrow",
     ),
     (
         Alarm(AlarmKind.SOURCE_GONE, "no answer", source="cluster"),
@@ -219,7 +219,7 @@ def test_every_kind_of_entry_has_its_fact_and_every_fact_a_sentence_here() -> No
     ("end", "said"),
     [
         (SpotEnd.ANSWERED, "answered: a1 is gone, nothing replaces it"),
-        (SpotEnd.REMOVED_MEANWHILE, "answered: it was removed meanwhile"),
+        (SpotEnd.REMOVED_MEANWHILE, "answered: it was removed in the meantime"),
         (SpotEnd.NODE_STAYS, "ended: the node stays (why)"),
         (SpotEnd.NEVER_JOINED, "ended: it never joined"),
         (SpotEnd.NOT_LISTED, "ended: it is no longer listed"),

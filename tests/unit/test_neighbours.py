@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbtide.core.nodes.fit import FREE, Neighbours, Placement
+from ebbtide.core.nodes.fit import FREE, Neighbours, Placement, ruling
 from ebbtide.core.nodes.room import Room, room_of, unwanted
 from ebbtide.model.pod import (
     AntiAffinity,
@@ -121,7 +121,8 @@ def test_the_answers_are_those_of_rules_that_look_at_every_pod(seed: int) -> Non
         for node in nodes
     ]
     arriving = [_pod(chance, f"new-{number}") for number in range(6)]
-    placement = Placement(rooms, arriving if chance.random() < 0.5 else ())
+    rulers = [pod for room in rooms for pod in ruling(tuple(room.pods))] if chance.random() < 0.5 else None
+    placement = Placement(rooms, arriving if chance.random() < 0.5 else (), rulers)
     for pod in arriving:
         for room in list(placement.rooms.values()):
             if not unwanted(pod.scheduling, room):

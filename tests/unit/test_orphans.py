@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.core.nodes.orphans import (
+    Foreign,
     cordon_id,
     dead_nodes,
     graces,
     lone_instances,
+    newly_foreign,
     overdue,
     stale_mark,
     stray_cordons,
@@ -25,6 +27,7 @@ from tests.builders import (
     make_instance_of,
     make_node,
     make_nodes,
+    make_pool,
     make_record,
     make_removal,
     make_scale_down,
@@ -62,6 +65,27 @@ def test_an_instance_that_is_not_ours_or_already_going_is_left_alone(strange: di
 )
 def test_an_instance_that_an_operation_knows_is_not_lone(record: Record) -> None:
     assert lone_instances(make_snapshot(extra_instances=[LONE]), record) == ()
+
+
+@pytest.mark.parametrize(
+    ("since", "ticked_at", "launch_hash", "told"),
+    [
+        (NOW - 900, NOW - 30, "theirs", True),
+        (NOW - 899, NOW - 30, "theirs", False),
+        (NOW - 930, NOW - 30, "theirs", False),
+        (NOW - 900, NOW - 30, "ours", False),
+    ],
+)
+def test_what_may_be_of_another_cluster_is_told_once_when_its_grace_is_over(
+    since: int, ticked_at: int, launch_hash: str, told: bool
+) -> None:
+    settings = make_settings(pools=(make_pool(launch_hash="ours"),), orphan_grace_seconds=900)
+    other = replace(LONE, launch_hash=launch_hash)
+    snapshot = make_snapshot(make_nodes("a1"), extra_instances=[other])
+    record = make_record(orphans=(Missing("i-lone", since),), ticked_at=ticked_at)
+    found = [Foreign(settings.cluster, "i-lone", other.pool)] if told else []
+    assert list(newly_foreign(snapshot, record, record, settings, NOW)) == found
+    assert not list(newly_foreign(snapshot, record, make_record(), settings, NOW))
 
 
 DEAD = make_node("a1", ready=False)

@@ -21,7 +21,7 @@ from ebbtide.config import Config
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.errors import Usage
-from ebbtide.simulator.recording.from_metrics import Past, queries, record_metrics
+from ebbtide.simulator.recording.from_metrics import PastMetrics, queries, record_metrics
 from ebbtide.simulator.story.parse import story_of
 
 START = 1_767_225_600
@@ -117,16 +117,16 @@ def requests(resource: str, value: float, **owner: str) -> QueriedSeries:
     return flat({**whose, "resource": resource, **owner}, value, step=3600)
 
 
-def past(**curves: list[QueriedSeries]) -> Past:
+def past(**curves: list[QueriedSeries]) -> PastMetrics:
     given: dict[str, list[QueriedSeries]] = {asked.name: [] for asked in queries(60)}
     given |= {
         "deployments": [flat(WEB, 3)],
         "requests": [requests("cpu", 0.5), requests("memory", 300 * 2**20)],
     }
-    return Past(START, START + DAY, 60, given | curves)
+    return PastMetrics(START, START + DAY, 60, given | curves)
 
 
-def recorded(found: Past) -> Any:
+def recorded(found: PastMetrics) -> Any:
     return record_metrics(found, {"pools": config_pools(), "max_workers": 9}, config())
 
 
@@ -212,7 +212,7 @@ def test_where_no_times_are_exported_pending_pods_are_counted() -> None:
     ("missing", "says"),
     [
         ({"deployments": []}, "Install kube-state-metrics"),
-        ({"requests": []}, "without memory requests no packing is right; nothing was written"),
+        ({"requests": []}, "without memory requests nothing can be planned; nothing was written"),
         ({"requests": [requests("cpu", 1)]}, "what memory pods request"),
     ],
 )

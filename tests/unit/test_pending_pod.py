@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ebbtide.entrypoints.views.headline import Against, NodeCause, PodAnswer, PodCause, why_pending
+from ebbtide.entrypoints.views.headline import Against, PodAnswer, PodCause, UnschedulableCause, why_pending
 from ebbtide.model.decision import Action, Check, Verdict
 from ebbtide.model.operation import RemovalState, SlotState
 from ebbtide.model.pod import FitCause, Pod, PodPhase, Resources, Taint, TaintEffect
@@ -38,7 +38,7 @@ def asked(pod: Pod, others: list[Pod], record: Record | None = None) -> PodAnswe
     return why_pending(pod, snapshot, record or make_record(), make_settings(), (HELD,))
 
 
-def lacks(answer: PodAnswer) -> list[tuple[FitCause | NodeCause, int]]:
+def lacks(answer: PodAnswer) -> list[tuple[FitCause | UnschedulableCause, int]]:
     return [(each.cause, each.nodes) for each in answer.nodes]
 
 
@@ -88,10 +88,10 @@ def test_every_node_is_accounted_for_also_those_that_accept_no_pods() -> None:
     record = make_record(removing=make_scale_down(draining))
     answer = why_pending(pending(), snapshot, record, make_settings(), (HELD,))
     assert lacks(answer) == [
-        (NodeCause.NOT_READY, 2),
+        (UnschedulableCause.NOT_READY, 2),
         (FitCause.CPU, 1),
-        (NodeCause.LEAVING, 1),
-        (NodeCause.CORDONED, 1),
+        (UnschedulableCause.LEAVING, 1),
+        (UnschedulableCause.CORDONED, 1),
     ]
 
 

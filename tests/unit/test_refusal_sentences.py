@@ -120,9 +120,9 @@ def test_what_is_said_of_a_node_that_consolidation_emptied() -> None:
 
     one = leaving.record_of("a1")
     aside = Refused("op", make_removal("a1", state=RemovalState.SET_ASIDE), NOW + 600)
-    assert of(leaving.record_of("a1", refused=(aside,))) == "its removal has begun already"
+    assert of(leaving.record_of("a1", refused=(aside,))) == "its removal has already started"
     assert of(one, make_node("a1", created_at=NOW - 1799)) == "it is 29 min 59 s old, min_uptime is 30 min"
-    assert of(one, make_node("a1", uid="new")) == "it is not the node it was"
+    assert of(one, make_node("a1", uid="new")) == "it is no longer the same node"
     assert of(one, make_node("a1", unschedulable=True)) == "it was cordoned by someone else"
     assert of(one, make_node("a1", owner=Ownership("other", 1))) == "it belongs to operation other"
     idle = "it has been empty for 14 min 59 s, consolidation.min_idle_sec is 15 min"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.replacing import Successors
 from ebbtide.core.nodes.unwell import NOT_READY
 from ebbtide.model.check import Check, Gate, NodeCause, Values
 from ebbtide.model.decision import Action, Decision
@@ -298,3 +299,13 @@ def test_a_broken_node_is_repaired_however_often_it_failed_to_drain() -> None:
     again, failed_again = repair(silent([on("a1")]), {"drain_failures": OFTEN})
     assert (failed, failed_again) == (None, None)
     assert (again.action, again.removals) == (decision.action, decision.removals)
+
+
+def test_a_node_that_the_cloud_is_taking_counts_as_no_room_while_a_successor_is_looked_for() -> None:
+    seen = make_snapshot(NODES, [on("a1"), on("b1")])
+    record = make_record(spots=(make_spot(kind=SpotKind.INTERRUPTION),))
+    successors = Successors(seen, record, make_settings())
+    for _ in range(2):
+        offer, why = successors.offer_for(NODES[0], make_pool(), [on("a1")])
+        assert offer is not None
+        assert (offer.node_type.name, why) == ("small", "")

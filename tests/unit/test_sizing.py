@@ -54,8 +54,9 @@ def plan(
     return plan_launch(snapshot, record or make_record(), make_settings(**settings), at_least)
 
 
-def launched(snapshot: Snapshot, **overrides: Any) -> list[str]:
-    return [f"{offer.node_type.name} in {offer.zone}" for offer in plan(snapshot, **overrides).offers]
+def launched(snapshot: Snapshot, **overrides: Any) -> list[tuple[str, str]]:
+    """Type and zone of each."""
+    return [(offer.node_type.name, offer.zone) for offer in plan(snapshot, **overrides).offers]
 
 
 SMALL = make_type("small", cpu_milli=2000, price="0.02")
@@ -64,23 +65,25 @@ LARGE = make_type("large", cpu_milli=8000, price="0.10")
 
 def test_a_pending_pod_gets_the_cheapest_type_that_fits() -> None:
     pools = (make_pool(types=(LARGE, SMALL)),)
-    assert launched(make_snapshot(pods=[waiting()]), pools=pools) == ["small in a"]
-    assert launched(make_snapshot(pods=[waiting(cpu_milli=3000)]), pools=pools) == ["large in a"]
+    assert launched(make_snapshot(pods=[waiting()]), pools=pools) == [("small", "a")]
+    assert launched(make_snapshot(pods=[waiting(cpu_milli=3000)]), pools=pools) == [("large", "a")]
 
 
 def test_several_pods_get_the_type_that_costs_least_for_what_it_takes_in() -> None:
     cheap_bulk = make_type("bulk", cpu_milli=8000, price="0.05")
     pods = [waiting(f"p{n}", cpu_milli=2000, memory_mib=512) for n in range(4)]
-    assert launched(make_snapshot(pods=pods), pools=(make_pool(types=(SMALL, cheap_bulk)),)) == ["bulk in a"]
+    assert launched(make_snapshot(pods=pods), pools=(make_pool(types=(SMALL, cheap_bulk)),)) == [
+        ("bulk", "a")
+    ]
 
 
 def test_a_type_of_unknown_price_is_taken_only_where_none_is_known() -> None:
     unknown = make_type("unknown", cpu_milli=8000, price=None)
     pools = (make_pool(types=(unknown, LARGE)),)
-    assert launched(make_snapshot(pods=[waiting()]), pools=pools) == ["large in a"]
-    assert launched(make_snapshot(), at_least=1, pools=pools) == ["large in a"]
+    assert launched(make_snapshot(pods=[waiting()]), pools=pools) == [("large", "a")]
+    assert launched(make_snapshot(), at_least=1, pools=pools) == [("large", "a")]
     only = (make_pool(types=(unknown,)),)
-    assert launched(make_snapshot(pods=[waiting()]), pools=only) == ["unknown in a"]
+    assert launched(make_snapshot(pods=[waiting()]), pools=only) == [("unknown", "a")]
 
 
 def test_a_spot_pool_is_compared_by_its_spot_prices() -> None:
@@ -96,20 +99,20 @@ def test_a_spot_pool_is_compared_by_its_spot_prices() -> None:
 
 def test_a_launch_goes_to_the_zone_with_the_fewest_workers() -> None:
     snapshot = make_snapshot(make_nodes("a1", "a2", "b1"))
-    assert launched(snapshot, at_least=2) == ["small in b", "small in a"]
+    assert launched(snapshot, at_least=2) == [("small", "b"), ("small", "a")]
 
 
 def test_the_zone_with_the_fewest_workers_is_found_across_pools_of_one_zone_each() -> None:
     pools = tuple(make_pool(f"pool-{zone}", zones=(zone,)) for zone in "ab")
     snapshot = make_snapshot([make_node("a1", pool="pool-a")])
-    assert launched(snapshot, at_least=1, pools=pools) == ["small in b"]
+    assert launched(snapshot, at_least=1, pools=pools) == [("small", "b")]
     full = make_snapshot([make_node("a1", pool="pool-a")], [waiting(cpu_milli=4000), waiting("q", 4000)])
-    assert launched(full, pools=pools) == ["small in b"]
+    assert launched(full, pools=pools) == [("small", "b")]
 
 
 def test_workers_on_their_way_count_for_their_zone() -> None:
     record = make_record(spots=(make_spot("c1", slot=make_slot(zone="a")),))
-    assert launched(make_snapshot(), record=record, at_least=1) == ["small in b"]
+    assert launched(make_snapshot(), record=record, at_least=1) == [("small", "b")]
 
 
 @pytest.mark.parametrize(("workers", "cpu", "more"), [(4, 0.71, 1), (4, 1.0, 2), (10, 0.9, 3), (0, 0.9, 1)])
@@ -120,7 +123,7 @@ def test_cpu_pressure_asks_for_as_many_nodes_as_bring_the_average_back(
 
 
 def test_cpu_pressure_gets_the_type_with_the_least_price_for_a_cpu() -> None:
-    assert launched(make_snapshot(), at_least=1, pools=(make_pool(types=(LARGE, SMALL)),)) == ["small in a"]
+    assert launched(make_snapshot(), at_least=1, pools=(make_pool(types=(LARGE, SMALL)),)) == [("small", "a")]
 
 
 def test_at_most_a_batch_is_launched_at_once() -> None:
@@ -287,7 +290,7 @@ def test_a_node_that_joined_is_no_second_room_before_its_slot_says_so() -> None:
 def test_what_is_left_out_by_name_is_not_offered() -> None:
     snapshot = make_snapshot()
     (offer,) = plan_launch(snapshot, make_record(), make_settings(), 1).offers
-    (other,) = plan_launch(snapshot, make_record(), make_settings(), 1, {offer.name}).offers
+    (other,) = plan_launch(snapshot, make_record(), make_settings(), 1, frozenset({offer.name})).offers
     assert other.name != offer.name
 
 

@@ -97,6 +97,18 @@ def test_a_pool_that_sleeps_gives_up_its_zones_and_another_keeps_its_own() -> No
     assert refusals == {f"{z}1": (NodeCause.LAST_IN_ZONE, z) for z in "ab"}
 
 
+def test_a_pool_that_is_awake_keeps_the_minimum_of_the_cluster_while_another_sleeps() -> None:
+    """`workerCount - toRemove >= minWorkers`: what sleeps may go, and nothing else because of it."""
+    pools = (make_pool(), make_pool("gpu", may_be_empty=True))
+    asleep: dict[str, Any] = {"pools": pools, "min_workers": 1, "awake_min_workers": 2}
+    nodes = (*make_nodes("a1", "a2"), make_node("a3", pool="gpu"), make_node("a4", pool="gpu"))
+    chosen, refusals = choose(nodes, limit=4, **asleep)
+    assert chosen == ["a3", "a4"]
+    assert refusals == dict.fromkeys(("a1", "a2"), (NodeCause.POOL_MINIMUM, "workers"))
+    chosen, _ = choose((*nodes, make_node("a5")), limit=4, **asleep)
+    assert chosen == ["a1", "a3", "a4"]
+
+
 def test_an_unready_worker_does_not_make_a_node_expendable() -> None:
     nodes = (*make_nodes("a1", "b1"), make_node("b2", ready=False))
     assert choose(nodes, limit=3)[0] == []

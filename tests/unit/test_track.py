@@ -7,9 +7,29 @@ from typing import Any
 
 import pytest
 
-from ebbtide.core.nodes.timers import BACKOFFS, STAMPS, clamp_stamps, is_idle, pressing_at, track
+from ebbtide.core.consolidation.emptied_nodes import GRACE_SECONDS
+from ebbtide.core.nodes.timers import (
+    BACKOFFS,
+    STAMPS,
+    TimerTrouble,
+    TimerWarning,
+    clamp_stamps,
+    is_idle,
+    pressing_at,
+    track,
+)
+from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.pod import Pod, PodPhase
-from ebbtide.model.record import Counted, DrainBackoff, DrainFailures, Emptied, Record, Refused
+from ebbtide.model.record import (
+    CapacityBackoff,
+    Counted,
+    DrainBackoff,
+    DrainFailures,
+    Emptied,
+    EmptiedNode,
+    Record,
+    Refused,
+)
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import (
     NOW,
@@ -75,7 +95,7 @@ def test_missed_ticks_are_not_idle_time_and_that_is_said() -> None:
     record = make_record(idle_since=NOW - 9000, ticked_at=NOW - 301)
     after, warnings = track(CALM, record, make_settings(), NOW)
     assert after.idle_since == NOW
-    assert warnings == ("no tick for 5 min 1 s: that time does not count as idle",)
+    assert warnings == (TimerWarning(TimerTrouble.NOT_TICKED, 301),)
 
 
 def test_a_silence_of_at_most_five_minutes_is_no_gap() -> None:
@@ -124,20 +144,36 @@ def test_workers_are_short_where_a_single_pool_is_below_its_minimum() -> None:
 def test_a_stamp_from_the_future_is_taken_as_now_with_a_warning(name: str) -> None:
     record, warnings = clamp_stamps(make_record(**{name: NOW + 40}), make_settings(), NOW)
     assert getattr(record, name) == NOW
-    assert warnings == (f"{name} was 40 s in the future and is taken as now",)
+    assert warnings == (TimerWarning(TimerTrouble.STAMP_AHEAD, 40, name),)
 
 
 @pytest.mark.parametrize("name", BACKOFFS)
 def test_a_back_off_never_lasts_longer_than_the_longest_from_now(name: str) -> None:
     record, warnings = clamp_stamps(make_record(**{name: NOW + 9000}), make_settings(), NOW)
     assert getattr(record, name) == NOW + 3600
-    assert warnings == (f"{name} was 2 h 30 min in the future and is taken as 1 h from now",)
+    assert warnings == (TimerWarning(TimerTrouble.STAMP_AHEAD, 9000, name, 3600),)
 
 
 def test_a_rest_never_lasts_longer_than_the_longest_from_now() -> None:
     resting = make_record(rests=(DrainBackoff("i-a1", NOW + 9000, "stuck"),))
     record, warnings = clamp_stamps(resting, make_settings(), NOW)
     assert (record.rests, warnings) == ((DrainBackoff("i-a1", NOW + 3600, "stuck"),), ())
+
+
+def test_what_a_clock_that_was_ahead_found_sold_out_is_asked_for_again_in_time() -> None:
+    """A spot pool launched on demand for as long as that clock had been ahead."""
+    ahead = make_record(offer_rests=(CapacityBackoff("a/spot/small", NOW + 90_000),))
+    record, warnings = clamp_stamps(ahead, make_settings(offer_rest_seconds=600), NOW)
+    assert (record.offer_rests, warnings) == ((CapacityBackoff("a/spot/small", NOW + 600),), ())
+
+
+def test_what_a_clock_that_was_ahead_emptied_is_forgotten_in_time() -> None:
+    """Until then, nothing else may be chosen to go."""
+    ahead = make_record(leaving=(EmptiedNode("a1", "uid-a1", "i-a1", "op", NOW + 90_000),))
+    settings = make_settings(consolidation=ConsolidationSettings(min_idle_seconds=900))
+    record, warnings = clamp_stamps(ahead, settings, NOW)
+    assert [one.until - NOW for one in record.leaving] == [900 + GRACE_SECONDS]
+    assert warnings == ()
 
 
 def test_failed_drains_of_a_clock_that_was_ahead_last_no_longer_than_their_number_says() -> None:
@@ -163,7 +199,7 @@ def test_a_node_that_failed_to_drain_is_chosen_again_first_and_its_failures_are_
 
 
 LATER = NOW + 7200
-SAID = ("work that was stamped in the future is taken as begun now",)
+SAID = (TimerWarning(TimerTrouble.WORK_AHEAD),)
 
 
 def test_work_that_a_clock_hours_ahead_began_is_taken_as_begun_now() -> None:
@@ -285,14 +321,14 @@ def test_neither_an_incomplete_look_nor_missed_ticks_are_time_in_which_a_worker_
     assert emptied(make_snapshot(NODES, problems=("?",)), **before) == {}
     after, warnings = track(make_snapshot(NODES[:1]), make_record(**before), make_settings(), NOW)
     assert after.emptied == (Emptied("uid-a1", NOW),)
-    assert warnings == ("no tick for 5 min 1 s: that time does not count as idle",)
+    assert warnings == (TimerWarning(TimerTrouble.NOT_TICKED, 301),)
 
 
 def test_an_emptiness_from_the_future_begins_now_with_a_warning() -> None:
     before = make_record(emptied=(Emptied("uid-a1", NOW - 5), Emptied("uid-a2", NOW + 40)))
     record, warnings = clamp_stamps(before, make_settings(), NOW)
     assert record.emptied == (Emptied("uid-a1", NOW - 5), Emptied("uid-a2", NOW))
-    assert warnings == ("a node was empty from 40 s in the future and is taken as empty from now",)
+    assert warnings == (TimerWarning(TimerTrouble.EMPTIED_AHEAD, 40),)
 
 
 def test_the_record_tells_since_when_a_node_is_empty() -> None:

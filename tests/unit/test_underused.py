@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ebbtide.core.nodes.decide import decide
-from ebbtide.core.nodes.timers import track
+from ebbtide.core.nodes.timers import TimerTrouble, track
 from ebbtide.core.nodes.underused import choose_underused, track_underused, used_share
 from ebbtide.model.check import NodeCause
 from ebbtide.model.decision import Action
@@ -64,7 +66,7 @@ def test_time_that_nobody_saw_is_not_counted_against_a_node() -> None:
     old = make_record(underused=(Emptied("uid-a1", NOW - 9000),), ticked_at=NOW - 4000)
     record, warnings = track(snapshot, old, settings, NOW)
     assert record.underused == (Emptied("uid-a1", NOW),)
-    assert any("no tick for" in warning for warning in warnings)
+    assert [warning.trouble for warning in warnings] == [TimerTrouble.NOT_TICKED]
     early = make_record(underused=(Emptied("uid-a1", NOW + 60),), ticked_at=NOW - 60)
     assert track(snapshot, early, settings, NOW)[0].underused == (Emptied("uid-a1", NOW),)
 
@@ -77,6 +79,22 @@ def test_the_least_used_goes_first_and_only_once_it_was_underused_for_long_enoug
     assert chosen == ["a2"]
     assert refusals["a1"] == (NodeCause.NOT_IDLE, "")
     assert refusals["a3"] == (NodeCause.IN_USE, "")
+
+
+@pytest.mark.parametrize("underused", [(), ("a1",), ("a2", "a3"), ("a1", "a2", "a3", "b1")])
+@pytest.mark.parametrize("names", [("a1", "a2", "a3", "b1"), ()])
+def test_in_brief_the_same_workers_go_and_the_first_that_stays_says_why(
+    underused: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    pods = [on(name, 400 + 900 * number) for number, name in enumerate(names)]
+    snapshot, record = make_snapshot(make_nodes(*names), pods), long_underused(*underused)
+    settings = make_settings(**ONE_BY_ONE)
+    removals, refusals = choose_underused(snapshot, record, settings, NOW, 9)
+    shortly, told = choose_underused(snapshot, record, settings, NOW, 9, brief=True)
+    assert shortly == removals
+    assert set(told) <= set(refusals)
+    if not removals:
+        assert told[:1] == refusals[:1]
 
 
 def test_pods_of_all_that_go_must_fit_together_on_what_stays() -> None:

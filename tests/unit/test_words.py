@@ -9,6 +9,7 @@ import pytest
 from ebbtide.core.words import (
     a_measured_while,
     a_price,
+    a_price_range,
     a_time,
     a_while,
     count_of,
@@ -81,6 +82,12 @@ def test_ids_are_short() -> None:
 )
 def test_money_has_as_many_digits_as_people_read(amount: str, said: str) -> None:
     assert a_price(Decimal(amount)) == said
+
+
+def test_the_ends_of_a_range_have_the_same_digits() -> None:
+    """It was 0.3736 to 0.514."""
+    assert a_price_range(Decimal("0.3736"), Decimal("0.5140")).split(" to ") == ["0.3736", "0.5140"]
+    assert a_price_range(Decimal("1.5"), Decimal("2")).split(" to ") == ["1.50", "2.00"]
 
 
 @pytest.mark.parametrize(

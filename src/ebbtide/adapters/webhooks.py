@@ -158,7 +158,7 @@ class WebhookNotifier:
 
 
 def kind_of(entry: LogEntry) -> str:
-    """What is told to others: that it sleeps, that it wakes, that it is ready."""
+    """What others are notified of: that it sleeps, wakes, or is ready."""
     step = fact_in(entry, PolicyStep)
     if step is None:
         return ""

@@ -171,9 +171,7 @@ def check_api(keys: ApiKeys) -> Iterator[ConfigProblem]:
     names = [token.name for token in keys.tokens]
     for number, name in enumerate(names):
         if name in names[:number]:
-            yield ConfigProblem(
-                ("api", "tokens", number, "name"), f"{name!r} is there already; give it another"
-            )
+            yield ConfigProblem(("api", "tokens", number, "name"), f"{name!r} exists already; choose another")
 
 
 def check_join(d: Document) -> Iterator[ConfigProblem]:

@@ -1,11 +1,10 @@
-"""From what objects of the cluster say to policies: a `SleepPolicy`, or the sleep annotation of a workload,
-one line of clauses with `;` between them.
+"""Policies from Kubernetes objects: a `SleepPolicy`, or the annotation `ebbtide.dev/sleep` of a workload.
 
-The API server has checked a `SleepPolicy` against its schema. What a schema cannot say, such as whether a
-time zone exists, is checked here by the rules for a policy in a file. A policy reaches no further than
-its object: workloads and Services are those of its own namespace.
+The API server checks a `SleepPolicy` against its schema. What a schema cannot express, such as whether a
+time zone exists, is checked here by the rules for a policy in a file. A policy reaches only its own
+namespace.
 
-The one line that the annotation `ebbtide.dev/sleep` has: clauses with `;` between them.
+The annotation is one line of clauses, separated by `;`:
 
     idle 30m                            after 30 minutes without use, by the CPU of its pods
     idle 30m cpu 50m                    in use while its pods take more than 50 millicores together
@@ -14,7 +13,7 @@ The one line that the annotation `ebbtide.dev/sleep` has: clauses with `;` betwe
     weekends                            with nights: not woken on Saturday and Sunday
     gate web                            the first connection to Service web wakes it
 
-Anything that is not understood is an error that says what is allowed: a typo must not change when it sleeps.
+Anything else is an error that lists what is allowed: a typo must not change when a workload sleeps.
 """
 
 from __future__ import annotations

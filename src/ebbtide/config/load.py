@@ -1,7 +1,7 @@
 """From file and environment to checked values, each with where it came from; and policies in files of their
 own, for `ebbtide policy apply`. Reads only.
 
-The environment wins over the file, the file over the defaults. All problems are said at once.
+The environment wins over the file, the file over the defaults. All problems are reported at once.
 """
 
 from __future__ import annotations
@@ -185,6 +185,7 @@ def _config(document: Document, origins: Origins, prices: tuple[Path | None, Pri
         "forecast": document.forecast.settings(),
         "packer": _packer(document),
         "waking": (),
+        "awake_min_workers": 0,
     }
     for one in fields(Settings):
         if one.name not in given:

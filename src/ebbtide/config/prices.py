@@ -108,7 +108,7 @@ def read_price_file(path: Path) -> PriceBook:
     prices = dict(_entries(document, path.name, problems))
     if problems:
         raise ConfigError(
-            f"the price file {path} is wrong, and none of its prices is used: {'; '.join(problems)}"
+            f"the price file {path} is wrong, so none of its prices are used: {'; '.join(problems)}"
         )
     return PriceBook(prices)
 

@@ -24,7 +24,7 @@ from ebbtide.model.policy import (
 
 DEFAULTS = ZeroDefaults()
 YEAR_SECONDS = 31_536_000
-ALLOWED = "a duration of whole seconds such as 90s, 30m or 1h30m"
+ALLOWED = "a duration such as 90s, 30m or 1h30m"
 _PART = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)"
 _WHOLE = re.compile(f"(?:{_PART})+")
 _SECONDS = {
@@ -46,7 +46,7 @@ def read_duration(text: str) -> int:
     parts = re.findall(_PART, text)
     seconds = sum((Decimal(number) * _SECONDS.get(unit, _MICRO) for number, unit in parts), Decimal(0))
     if seconds != int(seconds) or seconds > YEAR_SECONDS:
-        raise ValueError(f"no usable duration; allowed: {ALLOWED}, a year at most")
+        raise ValueError(f"not a valid duration; allowed: {ALLOWED}, a year at most")
     return int(seconds)
 
 
@@ -266,7 +266,7 @@ class GateKeys(Section):
     )
     namespaces: tuple[str, ...] = Field(
         (),
-        description="Namespaces whose Services may lead to the gates; the RBAC rules must name the same.",
+        description="Namespaces whose Services may point at the gates. The RBAC rules must list the same.",
     )
     ports: Annotated[str, AfterValidator(_ports)] = Field(
         "20000-20255",

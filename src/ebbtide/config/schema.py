@@ -293,7 +293,8 @@ class ClusterKeys(Section):
     name: str = Field(
         DEFAULTS.cluster,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
-        description="Name of the cluster: key of its record and tag of its instances.",
+        description="Name of the cluster: key of its record and tag of its instances. No two clusters of an "
+        "account have the same.",
         json_schema_extra={"allowed": "letters, digits, -, _ and ., 63 at most"},
     )
     kind: Literal["simulator", "kubernetes"] = Field(

@@ -83,6 +83,12 @@ def a_price(amount: Decimal) -> str:
     return _rounded(amount, _price_digits(amount))
 
 
+def a_price_range(low: Decimal, high: Decimal) -> str:
+    """Both with the same digits, as one amount is read next to the other: 0.3736 to 0.5140."""
+    digits = _price_digits(low)
+    return f"{low:.{digits}f} to {high:.{digits}f}"
+
+
 def two_prices(amount: Decimal, limit: Decimal) -> tuple[str, str]:
     """Both with as many digits as it takes to tell them apart."""
     one, other = _price_digits(amount), _price_digits(limit)

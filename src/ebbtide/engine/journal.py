@@ -13,7 +13,7 @@ from ebbtide import typed
 from ebbtide.core.consolidation.evaluate import evaluation_fact
 from ebbtide.core.nodes.decide import decide
 from ebbtide.core.packing.pack import why_missing
-from ebbtide.errors import UNREADABLE, SolverMissing, StoreUnusable, Usage
+from ebbtide.errors import UNREADABLE, SolverMissing, StoreCause, StoreUnusable, Usage
 from ebbtide.extras import how_to_add
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.decision import Decision
@@ -63,8 +63,9 @@ def _readable(entry: LogEntry) -> Iterator[None]:
         yield
     except (*UNREADABLE, AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise StoreUnusable(
+            StoreCause.CORRUPT,
             f"the decision {entry.id} cannot be read ({error}): it was left as it is; run the version that "
-            "wrote it, or restore the log from a backup"
+            "wrote it, or restore the log from a backup",
         ) from error
 
 

@@ -68,15 +68,17 @@ def released(
     forgive: Callable[[], None] = nothing_counted,
     keeps_lease: bool = False,
 ) -> Iterator[None]:
-    """Release the lease at the end. A conflict ends the run early: `left` is told, and the next run
+    """Release the lease at the end. A conflict ends the run early: `left` is called, and the next run
     continues.
     `forgive` takes back the count of a run that an outside fault stopped; a bug, or a process that dies,
     stays counted. With `keeps_lease` the lease is released only after an error."""
     try:
         yield
     except Exception as error:
+        # An outage says nothing about the operation. A bug or a killed process may come from it.
         if isinstance(error, EbbtideError) and not isinstance(error, InvariantBroken):
             forgive()
+        # The lease is of no more use, and the next runner need not wait for its end.
         if left is None or not isinstance(error, Conflict):
             with suppress(EbbtideError):
                 leased.release()

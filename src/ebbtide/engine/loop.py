@@ -1,25 +1,21 @@
-"""The daemon's loop: a tick every so often, with jitter, until asked to stop, for one cluster or several,
-and old log entries deleted once a day; and one run of a process that ends: a Lambda, or `ebbtide once`.
+"""The loop of a daemon, for one cluster or several, and the single run of a Lambda or `ebbtide once`.
 
-The runner that acts keeps the lease between two ticks and renews it, so of several replicas one acts and
-the others stand by; the lease is short, so another takes over soon when it dies, and is given back at the
-end. A tick that fails raises an alarm but does not end the loop: the next one starts from the record.
-Between two ticks the inbox is checked often, since a spot notice cannot wait. A pod that fits no node, a
-node that became Ready or a policy that wakes starts a tick at once; the interval is only a heartbeat.
+The runner that acts keeps and renews the lease between ticks, so one replica acts and the others stand by.
+The lease is short, so another replica takes over soon after a crash, and it is released at the end. A tick
+that fails raises an alarm and does not end the loop. Between ticks the inbox is checked often, since a
+spot notice cannot wait. A pod that fits no node, a node that became Ready or a policy that wakes starts a
+tick at once; the interval is only a heartbeat.
 
-Deletes old log entries once a day, in daemons. The holder of the lease does it. When it was last done is not
-kept: after a restart it is done again, and finds nothing.
+The holder of the lease deletes old log entries once a day, and after each restart.
 
-One run of a process that ends: a Lambda, or `ebbtide once`. While the cloud is about to take a machine the
-run continues to look and evict until its own deadline: the next run may come a minute later, which is half
-of a spot notice. A run that could not see the cluster or the cloud raises its alarm and then fails, so
-monitoring of failed runs shows it.
+A single run continues until its deadline while the cloud is about to reclaim a machine: the next run may
+come a minute later, half of the time that a spot notice gives. A run that could not read the cluster or
+the cloud raises its alarm and then fails, so monitoring of failed runs shows it.
 
-Several clusters in one process, and several such processes on one store, without talking to each other. Each
-cluster has a loop of its own, in a thread, with a lease of its own. The more clusters a replica holds, the
-less often it tries to take more. A replica that holds several gives an idle one back from time to time and
-does not take it again for a while. So replicas with fewer clusters get it first, and the clusters spread. If
-there is no other replica, it takes the cluster again.
+With several clusters, each has its own thread and lease. Processes on the same store do not talk to each
+other. The more clusters a process holds, the less often it tries to take another. From time to time it
+releases an idle one and does not take it again for a while, so processes with fewer clusters get it first.
+If there is no other process, it takes the cluster again.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""What a daemon notes in the log next to its decisions: what the workers cost an hour, whenever that has
-changed, and what was asked of each pool, a quarter of an hour at a time.
+"""Notes in the log: the cost of the workers per hour, and the demand on each pool per quarter of an hour.
 
-An observer that notes in the log what the workers cost an hour, how many there are and how many pods are
-pending, whenever that has changed. A count of pending pods that goes up and down is noted once a minute.
-What was noted last is remembered by the process and found in the log by the next one, so a Lambda that
-starts again each minute notes no more than a daemon does.
+Cost, number of nodes and number of pending pods are noted when they change; a number of pending pods that
+goes up and down, at most once a minute. The last note is remembered, and a new process reads it from the
+log, so a Lambda that starts every minute writes no more notes than a daemon.
 
-The demand on each pool for each quarter of an hour: noted in the log, and read from there by the next
-process. A note is one of cost with the demand in it, so every version can read it. A process that dies loses
-what it saw of the current quarter; the next one notes the rest. If a quarter has two notes, the higher
-counts.
+Demand is part of a note of cost, so every version can read it. A process that dies loses what it saw of
+the current quarter; the next one notes the rest. If a quarter has two notes, the higher one counts.
 """
 
 from __future__ import annotations

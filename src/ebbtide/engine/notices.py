@@ -79,6 +79,7 @@ def _take_in(ports: Ports, settings: Settings, notice: SpotNotice, snapshot: Sna
     for _ in range(MAX_TRIES):
         record = ports.store.load()
         now = int(ports.clock.now())
+        # A list that lags must not drop the only notice of an interruption.
         if spot.may_be_ours(notice, snapshot, settings, now):
             return [f"{notice.kind} of {notice.instance_id} waits: the cloud does not list it now"]
         changed, answer = spot.take_in(record, notice, snapshot, settings, now)
@@ -102,6 +103,7 @@ def _take_in(ports: Ports, settings: Settings, notice: SpotNotice, snapshot: Sna
         started = changed.spot_for(notice.instance_id)
         if started is not None and record.spot_for(notice.instance_id) is None:
             ports.observer.began(started)
+        # After the write: a runner that dies in between gets the notice again.
         ports.inbox.acknowledge(notice)
         return [entry.says]
     return [f"{notice.kind} of {notice.instance_id} waits: the record changes too often"]
@@ -161,6 +163,7 @@ def _counted(run: LeasedRun, instance_id: str) -> bool:
         run.ports.observer.closed(current, False)
         return False
     counted = replace(current, unclean_runs=current.unclean_runs + 1)
+    # Time in which its runner was dead costs no attempt to drain.
     if current.unclean_runs and current.removal is not None:
         again = with_time_again(current.removal, run.settings, run.now)
         counted = replace(counted, removal=again)

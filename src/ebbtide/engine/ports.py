@@ -1,10 +1,10 @@
-"""All ports to the outside in one value, so a tick can run against a simulated world; several observers as
-one; the pure steps of a tick; and the look at cluster, cloud and metrics, in which whatever could not be
-read completely becomes a problem of the snapshot.
+"""All ports in one value, so a tick can run against a simulated world; also observers, the pure steps of
+a tick, and `observe`.
 
-A fault of an observer that only watches must never become one of the tick. `ports.thinking` carries out
-the pure steps. `ALWAYS` computes every time. A simulation may use `engine.steady`, which does not compute
-again what provably comes out the same.
+`observe` reads cluster, cloud and metrics. What could not be read completely becomes a problem of the
+snapshot. An observer only watches: if one fails, the tick continues. `ports.thinking` runs the pure steps:
+`ALWAYS` computes them every time, while a simulation may use `engine.steady`, which reuses results that
+provably stay the same.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Protocol
 from ebbtide.core.consolidation.emptied_nodes import track_leaving
 from ebbtide.core.consolidation.game_servers import UNKNOWN, labels_of
 from ebbtide.core.nodes import decide
-from ebbtide.core.nodes.orphans import track_orphans
-from ebbtide.core.nodes.timers import track
+from ebbtide.core.nodes.orphans import Foreign, newly_foreign, track_orphans
+from ebbtide.core.nodes.timers import TimerWarning, track
 from ebbtide.core.nodes.unwell import track_unfit
 from ebbtide.core.words import a_while
 from ebbtide.errors import EbbtideError
@@ -48,8 +48,8 @@ from ebbtide.ports import (
 _log = logging.getLogger(__name__)
 SettingsNow = Callable[[Settings], Settings]
 Expecting = Callable[[Settings, Snapshot], Settings]
-Tracked = tuple[Record, tuple[str, ...]]
-"""The record with its timers brought up to now, and warnings to say aloud."""
+Tracked = tuple[Record, tuple[TimerWarning | Foreign, ...]]
+"""The record with its timers brought up to now, and what had to be corrected."""
 
 
 class Observers:
@@ -100,10 +100,11 @@ class Always:
     """Computes every time."""
 
     def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked:
-        record, warnings = track(snapshot, record, settings, now)
+        before, (record, warnings) = record, track(snapshot, record, settings, now)
         record = track_leaving(snapshot, record, now)
         record = track_orphans(snapshot, record, settings, now)
-        return track_unfit(snapshot, record, settings, now), warnings
+        foreign = newly_foreign(snapshot, before, record, settings, now)
+        return track_unfit(snapshot, record, settings, now), (*warnings, *foreign)
 
     def decide(
         self, snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str
@@ -132,7 +133,7 @@ def never() -> float:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPorts:
-    """What is scaled: everything outside except where the record is kept and who is told."""
+    """What is scaled: all ports except the store and the notifier."""
 
     cluster: Cluster
     cloud: Cloud
@@ -209,7 +210,7 @@ def observe(ports: Ports, settings: Settings) -> Snapshot:
         problems.append(f"the cloud could not be read: {error}")
     now = int(ports.clock.now())
     # A worker that is not Ready has no fresh sample while it is dead: that must not hide the others' load.
-    cpu = ports.metrics.read_cpu([node.name for node in view.workers if node.ready])
+    cpu = ports.metrics.read_cpu(view.ready_names)
     players = read_players(ports, settings, view)
     return Snapshot(now, view, instances, fresh(cpu, settings, now), tuple(problems), players)
 

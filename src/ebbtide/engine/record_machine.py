@@ -107,7 +107,7 @@ class RecordMachine:
     run: LeasedRun
     find_in: Find
     last_moment: float = 0.0
-    """For the effects of this round, as its machine was told."""
+    """For the effects of this round, as given to its machine."""
     most_rounds: int = MAX_ROUNDS
 
     def has_time(self) -> bool:
@@ -121,6 +121,7 @@ class RecordMachine:
     def advance(self, state: Work) -> Step[Work, Effect]:
         self.last_moment = self.run.leased.last_moment
         step = machine.advance(state, self.run.situation)
+        # What is closed with this write has no one left to absorb the outcome.
         if machine.is_settled(step.state):
             return Step(step.state)
         return Step(step.state, tuple(effect for effect in step.effects if effect not in self.run.asked))
@@ -175,6 +176,7 @@ class RecordMachine:
         run.ports.observer.performed(outcomes)
         after = machine.absorb(state, outcomes, run.situation)
         refuse_if_broken(machine.check_invariants(state, after))
+        # No write to put them into; what was done is logged all the same.
         if after == state:
             run.ports.store.append(entries)
         else:
@@ -200,7 +202,7 @@ class RecordMachine:
         if self.run.is_waited_for():
             return False  # the next tick looks by itself: a pod would wait for one more list of the cloud
         self.run.look()
-        # What was put off, or got no answer, is not asked again in the same breath.
+        # A call that was postponed, or got no answer, is not repeated in the same round.
         answers = (OutcomeKind.DONE, OutcomeKind.NO_CAPACITY, OutcomeKind.REFUSED)
         return not outcomes or any(outcome.kind in answers for outcome in outcomes)
 
@@ -241,6 +243,7 @@ def run_lane(run: LeasedRun, lane: Lane, counted: bool = False) -> None:
     """Advance what is open in this lane; `counted` where this run was written down as it began."""
     if open_in(lane, run.record) is None:
         return
+    # Written before it runs: a process that dies can count nothing.
     if not counted:
         _count_run(run, lane)
     said = len(run.sentences)

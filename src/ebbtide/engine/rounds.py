@@ -96,6 +96,7 @@ def advance_work(machine: StateMachine[State, StepOf, Outcomes]) -> bool:
             state = machine.find()
             if state is None or not _round(machine, state):
                 return True
+        # Another runner has the record now. Any other conflict is one write that came first.
         except LeaseLost:
             raise
         except Conflict:
@@ -106,11 +107,13 @@ def advance_work(machine: StateMachine[State, StepOf, Outcomes]) -> bool:
 def _round(machine: StateMachine[State, StepOf, Outcomes], before: State) -> bool:
     """One step; whether another may follow at once."""
     step = machine.advance(before)
+    # Before the write: a state that must not be must not be stored either.
     refuse_if_broken(machine.broken(before, step.state))
     written = machine.write(before, step)
     if written is None:
         if not step.effects:
             return False
+        # Nothing was written under our lease in this round, so it may be gone by now.
         if not machine.is_ours(before):
             return True
     state = before if written is None else written

@@ -38,7 +38,7 @@ from ebbtide.engine.ports import ALWAYS, Tracked
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.pod import Budget
 from ebbtide.model.record import Record, changed
-from ebbtide.model.settings import Settings
+from ebbtide.model.settings import JudgedBy, Settings
 from ebbtide.model.snapshot import ClusterView, Snapshot
 
 MARK = "\x00"
@@ -189,6 +189,8 @@ DERIVED = (
     "unmatched",
     "working",
     "schedulable",
+    "enlisted",
+    "alive_by_pool",
 )
 """What a snapshot derives from nodes and instances alone."""
 NOT_UNDERSTOOD = (TypeError, AttributeError)
@@ -217,9 +219,14 @@ class _Known:
             self.since <= now < self.until
             and now - snapshot.at == self.since - self.snapshot.at
             and settings is self.settings
-            and _same_sight(snapshot, self.snapshot)
-            and not (self.reads_budgets and snapshot.cluster.budgets is not self.snapshot.cluster.budgets)
+            and self.sees(snapshot)
             and _values(record) == self.values
+        )
+
+    def sees(self, snapshot: Snapshot) -> bool:
+        budgets = self.snapshot.cluster.budgets
+        return _same_sight(snapshot, self.snapshot) and (
+            not self.reads_budgets or snapshot.cluster.budgets is budgets
         )
 
 
@@ -228,37 +235,67 @@ class Still:
     """What every tick before `until` does that sees what the last one saw: nothing, and says so."""
 
     until: float
-    _decision: Decision
-    _says: str
+    _decided: _Known
+    _tracked: _Known
 
     def decision_at(self, now: int) -> Decision:
-        return replace(self._decision, at=now, reason=said_at(self._says, now))
+        decision = self._decided.decision
+        assert decision is not None
+        return replace(decision, at=now, reason=said_at(self._decided.says, now))
+
+    def seen_in(self, snapshot: Snapshot) -> bool:
+        """Whether this is what the last tick saw."""
+        return self._decided.sees(snapshot) and self._tracked.sees(snapshot)
 
 
 class Steady:
     def __init__(self) -> None:
-        self._still: Still | None = None
         self._tracked: _Known | None = None
         self._decided: _Known | None = None
         self._seen: Snapshot | None = None
+        self._changed = True
+        """Whether the last tick saw something else than the one before."""
+        self._stands = False
+        """Whether the last tick found nothing to do, and nothing for the log."""
         self.computed = 0
         self.repeated = 0
         """How many decisions were computed, and how many were used again."""
         self.used_last = False
         """Whether the last one was used again."""
 
-    def still(self) -> Still | None:
-        """For how long the next ticks would use both answers of the last one; None where they would not."""
-        return self._still
+    def sees_again(self, snapshot: Snapshot) -> bool:
+        """Whether the last tick saw the same, so the next may have nothing else to say."""
+        seen = self._seen
+        return seen is not None and _same_sight(snapshot, seen)
+
+    def still(self, record: Record, at: int, seconds: float) -> Still | None:
+        """What a tick at that time does, and those that follow every so many seconds, where they see what the
+        last one saw and find this record; None where they may do something else."""
+        decided, seen = self._decided, self._seen
+        if not self._stands or decided is None or seen is None or _values(record) != decided.values:
+            return None
+        settings = decided.settings
+        longest = max(at - record.ticked_at, seconds)
+        if at < record.ticked_at or longest > settings.max_tick_gap_seconds:
+            return None
+        if self._tracked is None:
+            # The last tick changed the timers, so it is not known yet whether the next one would.
+            self._tracked = _standing(_seen_at(seen, seen.at + at - record.ticked_at), record, settings, at)
+        tracked = self._tracked
+        if tracked is None:
+            return None
+        logged = record.decision_logged_at + settings.decision_log_seconds
+        return Still(min(decided.until, tracked.until, logged), decided, tracked)
 
     def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked:
-        self._still = None
+        self._stands = False
         known, seen, self._seen = self._tracked, self._seen, snapshot
+        self._changed = seen is None or not _same_sight(snapshot, seen)
         if seen is not None:
             _derive_from(seen, snapshot)
         # Only where nothing changed is it likely that the timers stand still.
         recent = 0 <= now - record.ticked_at <= settings.max_tick_gap_seconds
-        if recent and seen is not None and _same_sight(snapshot, seen):
+        if recent and not self._changed:
             if known is not None and known.holds(snapshot, record, settings, now):
                 return changed(record, ticked_at=now), ()
             self._tracked = _standing(snapshot, record, settings, now)
@@ -279,24 +316,18 @@ class Steady:
         ):
             self.repeated += 1
             self.used_last = True
-            self._still = self._stands(known, known.decision, record, settings)
+            self._stands = True
             return replace(known.decision, id=decision_id, at=now, reason=said_at(known.says, now))
         self.computed += 1
         self.used_last = False
-        asked = None if record.scaling_in_progress else _decided(snapshot, record, settings, now, decision_id)
+        acts = record.scaling_in_progress or (self._changed and _may_act(record, settings, now))
+        asked = None if acts else _decided(snapshot, record, settings, now, decision_id)
         self._decided = asked
         found = asked.decision if asked is not None else None
         if asked is not None and found is not None and not _goes_to_log(found, record, settings, now):
-            self._still = self._stands(asked, found, record, settings)
+            self._stands = True
             return found
         return ALWAYS.decide(snapshot, record, settings, now, decision_id)
-
-    def _stands(self, known: _Known, decision: Decision, record: Record, settings: Settings) -> Still | None:
-        """Where the timers stand as well."""
-        if self._tracked is None:
-            return None
-        logged = record.decision_logged_at + settings.decision_log_seconds
-        return Still(min(known.until, self._tracked.until, logged), decision, known.says)
 
 
 def _same_sight(one: Snapshot, other: Snapshot) -> bool:
@@ -310,6 +341,24 @@ def _same_sight(one: Snapshot, other: Snapshot) -> bool:
         and one.problems == other.problems
         and one.players == other.players
     )
+
+
+def _seen_at(snapshot: Snapshot, at: int) -> Snapshot:
+    """The same sight at another time, with all that was derived from it."""
+    seen = copy(snapshot)
+    vars(seen)["at"] = at
+    return seen
+
+
+def _may_act(record: Record, settings: Settings, now: int) -> bool:
+    """Whether pods have been pending, or the cluster idle, for long enough. Then something is likely to be
+    done, and only a decision to do nothing can be used again: it would be computed for nothing. Where this
+    guess is wrong, the next tick that sees the same computes it again."""
+    pending = record.pending_since and now - record.pending_since >= settings.pending_up_seconds
+    if pending or not record.idle_since or settings.scale_down_by == JudgedBy.NODE:
+        return bool(pending)
+    idle, cooled = now - record.idle_since, now - record.last_scale_at
+    return idle >= settings.idle_down_seconds and cooled >= settings.cooldown_down_seconds
 
 
 def _goes_to_log(decision: Decision, record: Record, settings: Settings, now: int) -> bool:
@@ -340,8 +389,8 @@ def _at(snapshot: Snapshot, moment: Moment, now: int) -> tuple[Snapshot, _Watche
     """The same sight, seen as long before that moment as it was before now."""
     view = object.__new__(_Watched)
     vars(view).update(vars(snapshot.cluster), asked=False)
-    seen = copy(snapshot)
-    vars(seen).update(at=moment - (now - snapshot.at), cluster=view)
+    seen = _seen_at(snapshot, cast(int, moment - (now - snapshot.at)))
+    vars(seen)["cluster"] = view
     return seen, view
 
 

@@ -54,6 +54,7 @@ def tick(
 ) -> TickReport:
     """One round. With `keeps_lease` the lease is not released after success: a runner that ticks again
     soon stays the one who acts."""
+    # Before the lease of the cluster: an interruption cannot wait for another runner.
     sentences = answer_notices(ports, settings, owner, deadline)
     ttl, asked = settings.lock_ttl_seconds, ports.clock.now()
     try:
@@ -102,8 +103,10 @@ def _run(run: LeasedRun) -> Decision:
         run_lane(run, Lane.REMOVING)
     decision = _decide(run)
     run_lane(run, Lane.LAUNCHING, counted=Lane.LAUNCHING not in open_before)
+    # It ran above, before the decision.
     if not gives_way:
         run_lane(run, Lane.REMOVING, counted=Lane.REMOVING not in open_before)
+    # Both lanes came through, so no crash counts against them any more.
     if clean(run.record) != run.record:
         run.write(clean(run.record))
     return decision
@@ -114,6 +117,7 @@ def _forgive(ports: Ports) -> None:
     now; that the record did not change meanwhile is condition enough for a counter."""
     with suppress(EbbtideError):
         record = ports.store.load()
+        # Without an operation the counts mean nothing, and a write would only meet others.
         if record.scaling_in_progress and clean(record) != record:
             ports.store.write(clean(record), None)
 
@@ -122,8 +126,8 @@ def _bring_up_to_date(run: LeasedRun) -> None:
     """Timers and orphans; kept in memory until the next write of this tick."""
     thinking = run.ports.thinking
     run.record, warnings = thinking.track(run.snapshot, run.record, run.settings, run.now)
-    run.sentences.extend(warnings)
-    for warning in warnings:
+    for warning in map(str, warnings):
+        run.sentences.append(warning)
         run.ports.notifier.notify(run.entry(Alarm(AlarmKind.OBSERVATION, warning)))
 
 

@@ -105,7 +105,7 @@ def update(cloud: str, client: Any, pools: Sequence[Pool], price_file: Path, day
         case "hetzner":
             fresh = read_hetzner(client, zones, day)
         case _:
-            raise Usage(f"{cloud!r} has no prices to ask for; allowed: {', '.join(CLOUDS)}")
+            raise Usage(f"{cloud!r} publishes no prices; allowed: {', '.join(CLOUDS)}")
     if not fresh.prices:
         raise Usage("the cloud named no price for these types and zones: nothing was changed")
     kept = read_price_file(price_file) if price_file.exists() else PriceBook()

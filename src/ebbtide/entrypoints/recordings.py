@@ -1,9 +1,7 @@
-"""Recordings of what is there already: Ebbtide's own log, and what Prometheus has kept, asked part by part
-and taken up again where it was cut off.
+"""Recordings from Ebbtide's own log, and from Prometheus in parts that can be resumed.
 
-A recording of Ebbtide's own log: what was seen at each logged decision, what the workers cost, and what was
-done. A decision is logged with all that was seen when it is news, and at least every `decision_log_sec`.
-Between two of them nothing is known of the pods: the last count holds.
+A decision is logged with everything that was observed if it is news, and at least every
+`decision_log_sec`. Nothing is known of the pods between two of them, so the last number holds.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView, Node
 from ebbtide.ports import Store
 from ebbtide.simulator.recording.file import VERSION, Recorded, Recording, Series
-from ebbtide.simulator.recording.from_metrics import Past, queries, record_metrics
+from ebbtide.simulator.recording.from_metrics import PastMetrics, queries, record_metrics
 
 LATE = 1.5
 """A decision that comes later than so many times its interval leaves a gap."""
@@ -208,6 +206,7 @@ def record_prometheus(
     server = Prometheus(source)
     kept = wanted.output.with_name(f"{wanted.output.name}.part")
     notes: list[str] = []
+    history = None
     try:
         end = _now(server, notes) if wanted.until is None else wanted.until
         end -= end % wanted.step
@@ -215,14 +214,17 @@ def record_prometheus(
         if history.resumed:
             notes.append(f"{count_of(history.resumed, 'part')} of an earlier run in {kept} are used again")
         span = history.span
-        past = Past(span.start, span.end, wanted.step, _read(history, wanted.step), notes)
+        past = PastMetrics(span.start, span.end, wanted.step, _read(history, wanted.step), notes)
         return Found(record_metrics(past, written, config), notes, history)
     except Unknown as why:
+        if history is not None and not history.read_any:
+            history.done()
         raise EbbtideError(  # nothing but reading: there is nothing that may have been carried out
             f"{why}; nothing was written to {wanted.output}. Run the same command again: what was read is in "
             f"{kept} and is not asked for again."
             if kept.exists()
-            else f"{why}; nothing was written to {wanted.output}. Correct the address, or try again."
+            else f"{why}; nothing was written to {wanted.output}. Correct the address or the token file, or "
+            "try again."
         ) from why
     except Usage:
         kept.unlink(missing_ok=True)  # it says nothing that another run could use

@@ -51,7 +51,7 @@ class Routes:
 
 
 class Backends:
-    """Pods that are ready, by Service and port name. `changed` is told of each Service whose pods changed."""
+    """Ready pods, by Service and port name. `changed` is called for each Service whose pods changed."""
 
     def __init__(self) -> None:
         self._ready: Mapping[tuple[ServiceRef, str], tuple[Address, ...]] = {}

@@ -284,7 +284,7 @@ def _may_become_http(heard: Heard) -> bool:
 def _unreadable(gate: WakeOnRequest) -> AdmissionVerdict:
     """TLS and HTTP/2 have no head that could be read here. They wake, unless a header is asked for."""
     if gate.http.wake_header is not None:
-        return AdmissionVerdict(wakes=False, holds=False, why="a header is asked for, and this is no HTTP/1")
+        return AdmissionVerdict(wakes=False, holds=False, why="a header is required, and this is not HTTP/1")
     return HOLD_UNREAD
 
 

@@ -166,9 +166,9 @@ class Knocker:
         try:
             seconds = await self._wake(policy_id)
         except EbbtideError as error:
-            _log.warning("policy %s could not be woken, and is asked for again: %s", policy_id, error)
+            _log.warning("policy %s could not be woken, and is tried again: %s", policy_id, error)
         except Exception:  # a gate must outlive a bug in one wake
-            _log.exception("policy %s could not be woken, and is asked for again", policy_id)
+            _log.exception("policy %s could not be woken, and is tried again", policy_id)
         else:
             knock.failures = 0
             knock.answered(seconds, asyncio.get_running_loop().time())

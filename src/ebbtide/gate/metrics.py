@@ -85,7 +85,7 @@ class GateMetrics:
         self._woken = cache(
             Counter(
                 "ebbtide_gate_wakes",
-                "Wakes that were asked for and answered.",
+                "Wakes that were requested and answered.",
                 ["policy"],
                 registry=self.registry,
             ).labels

@@ -77,7 +77,7 @@ class Pipe(asyncio.Protocol):
             self.shorten()
 
     def shorten(self) -> None:
-        """From now on by the shortest way. Transports may keep `data_received`, so they are told."""
+        """From now on without a detour. Transports may cache `data_received`, so they are notified."""
         if self._other is not None and self._other._transport is not None and self._transport is not None:
             self.data_received = self._other._transport.write
             self._transport.set_protocol(self)

@@ -31,7 +31,7 @@ KEEPALIVE = (
 async def listening(
     keeper: Keeper, host: str, ports: Iterable[int], knock_seconds: float = 5.0
 ) -> AsyncIterator[None]:
-    """`Usage` where a port cannot be had. At the end nothing new is taken; what is open is for the caller."""
+    """`Usage` if a port is in use. At the end nothing new is taken; what is open is for the caller."""
     loop = asyncio.get_running_loop()
     servers: list[asyncio.Server] = []
     times = asyncio.create_task(_from_time_to_time(keeper, knock_seconds))

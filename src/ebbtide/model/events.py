@@ -86,6 +86,7 @@ class AlarmKind(StrEnum):
 TICKS = "ticks"
 """Not a source that is read: the ticks themselves failed, as where the store cannot be read."""
 OUTAGES = (AlarmKind.SOURCE_GONE, AlarmKind.SOURCE_BACK)
+OVER_WITH_THE_NEXT_TICK = (AlarmKind.RUNNER_DIED, AlarmKind.TICK_FAILED)
 
 
 class SwitchedBy(StrEnum):

@@ -1,5 +1,5 @@
-"""What is known of one policy since it was written: activity, sleep and wakes (one durable row each), and
-the ledger of seconds per policy and day with the money derived from them.
+"""The durable state of a policy (activity, sleep and wakes), and the ledger of seconds per policy and
+day.
 
     ACTIVE ──quiet──> IDLE ──threshold + keep-alive──> FALLING ──scaled──> ZERO
       ^                 │                                 │                  │
@@ -8,12 +8,12 @@ the ledger of seconds per policy and day with the money derived from them.
       └──────────────────────ready────────────────────────┘
 
 Every write is conditional on `rev`. A wake raises `wake_count`; the write that commits to ZERO is
-conditional on the count it saw, and a call to the cluster on the version of the workload it saw, which
-a wake changes. So no wake is lost.
+conditional on the count it saw, and a call to the cluster on the version of the workload it saw, which a
+wake changes. So no wake is lost.
 
-The ledger: seconds per policy and day, and money derived from them. Seconds are whole and exact. Money is
-`price_seconds / 3600`, kept as the exact product of price per hour and seconds, so nothing is rounded before
-it is shown. Days are those of the policy's zone, so some have 23 or 25 hours.
+Seconds in the ledger are whole. Money is `price_seconds / 3600`, where `price_seconds` is the exact
+product of price per hour and seconds, so nothing is rounded before it is shown. Days are in the time zone
+of the policy, so some have 23 or 25 hours.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class RemovalCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What stands in the way of a removal: the cause, and the same for people."""
+    """What prevents a removal: the cause, and the same for people."""
 
     cause: RemovalCause
     says: str

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import assert_never
+from operator import attrgetter
+from typing import Any, assert_never
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +341,19 @@ class Pod:
     def waiting(self) -> bool:
         """Waits for a node: accepted, not placed, not on its way out."""
         return self.phase is PodPhase.PENDING and not self.node_name and not self.terminating
+
+
+_NAMES = tuple(field.name for field in fields(Pod))
+_PLACES = {name: place for place, name in enumerate(_NAMES)}
+_values_of = attrgetter(*_NAMES)
+
+
+def changed(pod: Pod, **values: Any) -> Pod:
+    """As `dataclasses.replace`, which takes twice as long: a simulation changes each pod several times."""
+    held = list(_values_of(pod))
+    for name, value in values.items():
+        held[_PLACES[name]] = value
+    return Pod(*held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ Services whose first connection wakes a policy, and how the gate treats what arr
 policy sleeps, an EndpointSlice of ours (a `Takeover`) points the Service at the gates. One gate port stands
 for one port of one Service, so bytes pass without being read.
 
-Policies that objects of the cluster declare, and what those objects are told about them. A `SleepPolicy` has
+Policies that Kubernetes objects declare, and the status that these objects get. A `SleepPolicy` has
 a status that says how its policy is doing. A Deployment or StatefulSet with the sleep annotation has none:
-only what is wrong is told, by an Event.
+only problems are reported, as Events.
 """
 
 from __future__ import annotations
@@ -330,7 +330,7 @@ class SavedLately:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an object is told. It is written only where it differs from what the object says already."""
+    """The status of an object, written only if it differs from the current one."""
 
     ready: Readiness
     says: str
@@ -351,7 +351,7 @@ class Declaration:
     ref: ObjectRef
     uid: str
     version: str
-    """Of the object as it was read: the condition of what it is told."""
+    """The version of the object that was read; its status is written on that condition."""
     generation: int
     created_at: int
     policy: Policy | None

@@ -190,7 +190,8 @@ class Record:
     launch_failures: int = 0
     launch_backoff_until: int = 0
     launch_backoff_offers: tuple[str, ...] = ()
-    """What the back-off is about, where all that failed had no capacity; none: it is about every launch."""
+    """What the back-off is about: offers that had no capacity, and names of pools whose launches failed
+    otherwise; none: it is about every launch."""
     removal_failures: int = 0
     removal_backoff_until: int = 0
     rests: tuple[DrainBackoff, ...] = ()
@@ -239,6 +240,8 @@ class Record:
     @property
     def operations(self) -> tuple[Operation, ...]:
         """What is open in both lanes."""
+        if self.launching is None and self.removing is None:
+            return ()
         return tuple(one for one in (self.launching, self.removing) if one is not None)
 
     @property
@@ -248,6 +251,8 @@ class Record:
 
     @property
     def all_set_aside(self) -> tuple[Operation, ...]:
+        if self.removing_aside is None and self.launching_aside is None:
+            return ()
         return tuple(one for one in (self.removing_aside, self.launching_aside) if one is not None)
 
     @property

@@ -165,6 +165,10 @@ class Settings:
     """Workloads that are being woken: a pod of theirs that needs a node does not wait. Set by policies, not
     by the configuration."""
 
+    awake_min_workers: int = 0
+    """While some pools sleep: how many workers the others have left after one of theirs goes as idle. Set by
+    policies, too."""
+
     packer: Packer = Packer.HIGHS
     """For launches and for consolidation; recorded with each decision, like every setting."""
     preferred_zones: tuple[str, ...] = ()

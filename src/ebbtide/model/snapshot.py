@@ -10,6 +10,7 @@ never join, and a node may outlive its instance.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -167,6 +168,11 @@ class ClusterView:
         return tuple(node for node in self.nodes if node.worker)
 
     @cached_property
+    def ready_names(self) -> tuple[str, ...]:
+        """Of the workers that are Ready."""
+        return tuple(node.name for node in self.workers if node.ready)
+
+    @cached_property
     def unready_workers(self) -> tuple[Node, ...]:
         return tuple(node for node in self.workers if not node.ready)
 
@@ -296,6 +302,15 @@ class Snapshot:
     def schedulable(self) -> tuple[Node, ...]:
         """Those of them that take pods."""
         return tuple(node for node in self.working if not node.unschedulable)
+
+    @cached_property
+    def enlisted(self) -> tuple[Node, ...]:
+        """Those of them that take pods, and those that we cordoned ourselves."""
+        return tuple(node for node in self.working if node.cordoned_by_us or not node.unschedulable)
+
+    @cached_property
+    def alive_by_pool(self) -> Mapping[str, int]:
+        return Counter(instance.pool for instance in self.alive)
 
     @cached_property
     def ready_strangers(self) -> tuple[Node, ...]:

@@ -1,8 +1,8 @@
 """A virtual cluster, cloud and clock that the real engine runs against.
 
-`simulate.simulate` runs a story of `scenarios` by name. To play one of your own: build a `world.World`, put
-it on a stage with `runner.stage_of` and let a `runner.Runner` tick; `faults` and `plans` make its calls
-fail, `checker` says what it must not have done.
+`run.simulate.simulate` runs a scenario by name. To run your own: build a `world.world.World`, make a stage
+with `run.runner.stage_of` and let a `run.runner.Runner` tick. `faults` makes calls fail, `checker` reports
+what must never happen.
 
-Everything is deterministic from a seed and no time comes from outside.
+Everything is deterministic from a seed, and no time comes from outside.
 """

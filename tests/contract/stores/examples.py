@@ -139,7 +139,7 @@ RECORDS = {
         decision_logged_at=AT,
         last_said="nothing to do: removals are paused (“Wartung” ☂)",
     ),
-    "five hundred slots": replace(
+    "500 slots": replace(
         IDLE,
         **lanes(
             replace(SCALE_UP, slots=tuple(Slot(f"k-{n}", "workers", "a", "t3.large") for n in range(500)))

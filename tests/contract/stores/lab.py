@@ -7,10 +7,12 @@ schema of the search path stands in for `clock_timestamp()`; the store itself is
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import pytest
 import sqlalchemy as sa
 
 from ebbtide.adapters.stores.codec.record import item_key
@@ -21,6 +23,7 @@ from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.adapters.stores.sql import schema
 from ebbtide.adapters.stores.sql.engine import make_engine, parse
 from ebbtide.adapters.stores.sql.store import SqlStore
+from ebbtide.errors import StoreCause, StoreUnusable
 from ebbtide.ports import PolicyStore, Store
 from tests.servers.dynamodb import DynamoServer
 from tests.servers.lossy import LossyForwarder
@@ -284,3 +287,12 @@ class DynamoLab:
             ExpressionAttributeValues=values,
         )
         client.close()
+
+
+def cause_of(attempt: Callable[[], object], names: str = "") -> StoreCause:
+    """Why the store cannot be used. The error is one sentence, and names what is wrong."""
+    with pytest.raises(StoreUnusable) as refused:
+        attempt()
+    assert "\n" not in str(refused.value)
+    assert names in str(refused.value)
+    return refused.value.cause

@@ -12,7 +12,7 @@ from ebbtide.adapters.stores.guards import (
     StoredLease,
     repeat,
 )
-from ebbtide.errors import Conflict, LeaseLost, Retryable, StoreUnusable, Throttled, Unanswered
+from ebbtide.errors import Conflict, LeaseLost, Retryable, StoreCause, StoreUnusable, Throttled, Unanswered
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from tests.contract.stores.lab import StillClock
 
@@ -25,7 +25,9 @@ def attempt(reply_lost: bool = False, guard: Lease | None = None) -> Attempt:
 
 
 def test_a_write_with_our_nonce_is_our_own_even_when_the_lease_is_gone() -> None:
-    attempt(reply_lost=True, guard=LEASE).settle(Stored(5, nonce="n-1"), StoredLease("b", 200, 4), 150)
+    ours = attempt(reply_lost=True, guard=LEASE)
+    assert ours.was_ours(Stored(5, nonce="n-1"))
+    ours.settle(Stored(5, nonce="n-1"), StoredLease("b", 200, 4), 150)
 
 
 def test_a_foreign_write_of_the_same_rev_is_a_conflict_even_after_a_lost_reply() -> None:
@@ -88,7 +90,7 @@ def test_throttling_is_repeated_more_patiently_and_bounded() -> None:
     assert len(calls.told) == ATTEMPTS_WHEN_THROTTLED
 
 
-@pytest.mark.parametrize("answer", [Retryable("down"), StoreUnusable("read-only")])
+@pytest.mark.parametrize("answer", [Retryable("down"), StoreUnusable(StoreCause.READ_ONLY, "read-only")])
 def test_a_definite_refusal_is_not_repeated(answer: Exception) -> None:
     calls = Calls(answer)
     with pytest.raises(type(answer)):
@@ -96,7 +98,8 @@ def test_a_definite_refusal_is_not_repeated(answer: Exception) -> None:
 
 
 @pytest.mark.parametrize(
-    "then", [[StoreUnusable("read-only")], [Retryable("down")] * 9, [Throttled("x")] * 9]
+    "then",
+    [[StoreUnusable(StoreCause.READ_ONLY, "read-only")], [Retryable("down")] * 9, [Throttled("x")] * 9],
 )
 def test_after_a_lost_reply_anything_less_than_an_answer_is_unanswered(then: list[Exception]) -> None:
     with pytest.raises(Unanswered, match="first"):

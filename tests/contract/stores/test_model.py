@@ -47,7 +47,7 @@ entries = st.builds(
     ),
     st.integers(AT, AT + 2),
 )
-records = st.sampled_from([name for name in RECORDS if name != "five hundred slots"])
+records = st.sampled_from([name for name in RECORDS if name != "500 slots"])
 
 
 class StoreMachine(RuleBasedStateMachine):

@@ -68,8 +68,8 @@ def test_one_that_is_refused_keeps_none_of_the_others_out(policies: PolicyStore,
     wanted = [taken_name, taken_target, stale, nameless, named(5)]
     outcomes = policies.put_policies([(each, [make_entry(each.id)]) for each in wanted])
     assert kinds(outcomes) == [NameTaken, TargetTaken, Conflict, Usage, Policy]
-    assert "has the name 'p001'" in str(outcomes[0])
-    assert "w001 is the target of policy p001 already" in str(outcomes[1])
+    assert "'p001'" in str(outcomes[0])
+    assert all(name in str(outcomes[1]) for name in ("w001", "p001"))
     assert [policy.name for policy in policies.list_policies()] == ["p001", "p005"]
     assert [entry.id for entry in store.read_log()] == [policy_id(5)]
     assert policies.find_state(policy_id(2)) is None

@@ -11,11 +11,11 @@ import pytest
 
 from ebbtide.adapters.stores.sql.migrate import check, upgrade
 from ebbtide.adapters.stores.sql.store import SqlStore
-from ebbtide.errors import Retryable, StoreUnusable, Unanswered
+from ebbtide.errors import Retryable, StoreCause, Unanswered
 from ebbtide.model.record import CLUSTER_LEASE
 from tests.contract.stores.examples import make_entry, make_record
 from tests.contract.stores.hammer import SystemClock
-from tests.contract.stores.lab import StillClock
+from tests.contract.stores.lab import StillClock, cause_of
 from tests.servers.dynamodb import free_port
 from tests.servers.lossy import lossy_forwarder, to_unix
 from tests.servers.postgres import PostgresServer
@@ -33,29 +33,26 @@ def open_store(url: str) -> SqlStore:
     return SqlStore.open(url, StillClock())
 
 
-def refusal(url: str, attempt: Callable[[str], object] = open_store) -> str:
-    with pytest.raises(StoreUnusable) as refused:
-        attempt(url)
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
+def refusal(url: str, attempt: Callable[[str], object] = open_store, names: str = "") -> StoreCause:
+    return cause_of(lambda: attempt(url), names)
 
 
 def test_a_database_without_tables_asks_for_the_upgrade(postgres: PostgresServer, database: str) -> None:
     for attempt in (open_store, check):
-        assert "run `ebbtide db upgrade`" in refusal(postgres.url(database), attempt)
+        assert refusal(postgres.url(database), attempt) is StoreCause.NOT_MADE
 
 
 def test_a_database_that_does_not_exist_is_named(postgres: PostgresServer) -> None:
     for attempt in (open_store, check, upgrade):
-        assert "'nowhere'" in refusal(postgres.url("nowhere"), attempt)
+        assert refusal(postgres.url("nowhere"), attempt, "'nowhere'") is StoreCause.NO_SUCH_DATABASE
 
 
 def test_a_user_that_does_not_exist_is_refused(postgres: PostgresServer, database: str) -> None:
-    assert "correct store.url" in refusal(postgres.url(database, user="stranger"))
+    assert refusal(postgres.url(database, user="stranger")) is StoreCause.NO_SUCH_DATABASE
 
 
 def test_a_host_that_does_not_exist_is_refused() -> None:
-    assert "host name is not known" in refusal("postgresql://u:secret@no-such-host.invalid/x")
+    assert refusal("postgresql://u:secret@no-such-host.invalid/x") is StoreCause.UNKNOWN_HOST
 
 
 def test_a_server_that_is_not_there_may_be_there_later() -> None:
@@ -69,10 +66,10 @@ def test_a_user_without_rights_is_told_which(postgres: PostgresServer, database:
     postgres.run("CREATE ROLE reader LOGIN")
     postgres.run("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", database)
     url = postgres.url(database, user="reader")
-    assert "may not INSERT ebbtide_state: grant SELECT, INSERT, UPDATE, DELETE on it" in refusal(url, check)
+    assert refusal(url, check, "INSERT ebbtide_state") is StoreCause.NO_RIGHTS
     store = open_store(url)
-    with pytest.raises(StoreUnusable, match="grant SELECT, INSERT, UPDATE and DELETE"):
-        store.write(make_record("cluster"), None, [make_entry("1")])
+    lacks = refusal(url, lambda _: store.write(make_record("cluster"), None, [make_entry("1")]))
+    assert lacks is StoreCause.NO_RIGHTS
     store.close()
     postgres.run("DROP OWNED BY reader", database)
 
@@ -80,10 +77,9 @@ def test_a_user_without_rights_is_told_which(postgres: PostgresServer, database:
 def test_a_read_only_database_is_said(postgres: PostgresServer, database: str) -> None:
     upgrade(postgres.url(database))
     postgres.run(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
-    assert "read-only: connect to the primary" in refusal(postgres.url(database), check)
+    assert refusal(postgres.url(database), check) is StoreCause.READ_ONLY
     store = open_store(postgres.url(database))
-    with pytest.raises(StoreUnusable, match="read-only"):
-        store.acquire(CLUSTER_LEASE, "a", 30)
+    assert refusal("", lambda _: store.acquire(CLUSTER_LEASE, "a", 30)) is StoreCause.READ_ONLY
     store.close()
 
 
@@ -91,8 +87,7 @@ def test_tables_that_vanish_under_a_running_store_are_said(postgres: PostgresSer
     upgrade(postgres.url(database))
     store = open_store(postgres.url(database))
     postgres.run("DROP TABLE ebbtide_state", database)
-    with pytest.raises(StoreUnusable, match="run `ebbtide db upgrade`"):
-        store.load()
+    assert refusal("", lambda _: store.load()) is StoreCause.NOT_MADE
     store.close()
 
 

@@ -98,7 +98,7 @@ def test_a_state_without_policy_cannot_be_written(policies: PolicyStore) -> None
     state = put(policies)
     policies.delete_policy(state.policy_id, 1)
     for gone in (state, replace(state, rev=0), replace(state, policy_id="nonsense")):
-        with pytest.raises(Conflict, match="no state any more"):
+        with pytest.raises(Conflict, match="has no state"):
             policies.write_state(gone)
     assert list(policies.write_states([state])) == []
     assert list(policies.list_states()) == []

@@ -10,8 +10,12 @@ from fastapi.testclient import TestClient
 from ebbtide.core.prices import CostPoint
 from ebbtide.entrypoints.api.money import since
 from ebbtide.entrypoints.api.site import Sight
+from ebbtide.model.events import Alarm, AlarmKind, OperationClosed, OperationKind
+from ebbtide.model.operation import SlotState
 from ebbtide.model.pool import HeadroomSeen
+from ebbtide.narrate import entry_of
 from ebbtide.simulator.run.live import Live
+from tests.builders import make_slot, make_spot
 from tests.integration.api.conftest import client_of, make_site
 
 
@@ -281,6 +285,34 @@ def test_answers_carry_headers_that_keep_browsers_safe(client: TestClient) -> No
     page = client.get("/").headers["content-security-policy"]
     assert "script-src 'self'" in page
     assert "unsafe" not in page
+
+
+def test_a_replacement_for_a_spot_node_says_when_it_is_usually_ready(live: Live, client: TestClient) -> None:
+    """Only launches for pending pods did."""
+    store, now = live.ports.store, int(live.stage.clock.now())
+    took = OperationClosed("op", OperationKind.SCALE_UP, True, now - 180, ready=("a1",))
+    store.append([entry_of("1", now - 100, took)])
+    slot = make_slot(state=SlotState.LAUNCHED, since=now - 20)
+    store.write(replace(store.load(), spots=(make_spot("a1", slot=slot),)), None)
+    (spot,) = client.get("/api/v1/status").json()["spots"]
+    assert [step["until"] for step in spot["steps"] if step["kind"] == "launch"] == [now + 60]
+
+
+@pytest.mark.parametrize("kind", [AlarmKind.RUNNER_DIED, AlarmKind.TICK_FAILED])
+def test_an_alarm_that_a_later_tick_has_corrected_is_not_shown_as_current(
+    live: Live, client: TestClient, kind: AlarmKind
+) -> None:
+    """Twenty minutes after a crash it was still said that the other runner waits for the lease."""
+    store, now = live.ports.store, int(live.stage.clock.now())
+    older = Alarm(AlarmKind.OBSERVATION, "node a1 has no instance")
+    store.append([entry_of("1", now - 70, older), entry_of("2", now - 60, Alarm(kind, "because"))])
+
+    def said_after(ticked_at: int) -> str:
+        store.write(replace(store.load(), ticked_at=ticked_at), None)
+        found: str = client.get("/api/v1/status").json()["last_alarm"]["id"]
+        return found
+
+    assert [said_after(now - 90), said_after(now - 30)] == ["2", "1"]
 
 
 def test_status_tells_what_headroom_is_wanted_there_and_missing(live: Live, client: TestClient) -> None:

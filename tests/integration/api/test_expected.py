@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.entrypoints.api.site import Sight, Site
-from ebbtide.errors import StoreUnusable
+from ebbtide.errors import StoreCause, StoreUnusable
 from ebbtide.model.events import CostNoted
 from ebbtide.model.log import Kinds, LogEntry
 from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY, ForecastSettings
@@ -112,5 +112,5 @@ class Breakable(PassedStore):
         self, kinds: Kinds = (), subject: str = "", limit: int = 100, before: str = "", brief: bool = False
     ) -> Sequence[LogEntry]:
         if self.gone:
-            raise StoreUnusable("the store does not answer")
+            raise StoreUnusable(StoreCause.UNREACHABLE, "the store does not answer")
         return super().read_log(kinds, subject, limit, before, brief)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from ebbtide.model.operation import Slot, SlotState
 from ebbtide.model.snapshot import Market
 from ebbtide.narrate import facts_in
 from ebbtide.simulator.faults.ports import RunnerCrashed
-from tests.servers.clouds import HETZNER_POOL, HetznerBench
+from tests.servers.clouds import CLUSTER, HETZNER_POOL, HetznerBench
 from tests.servers.hetzner import in_group
 from tests.servers.stage import CrashesAfterLaunch, Stage
 
@@ -145,6 +146,37 @@ def test_each_refusal_has_its_meaning(
         bench.cloud.launch(ask())
     assert bench.made() == []
     assert bench.server.calls["POST"] == 1
+
+
+def test_a_type_that_is_not_offered_in_a_location_is_launched_in_another(bench: HetznerBench) -> None:
+    """Hetzner says so with the code of any wrong input. The same offer was chosen again and again."""
+    here, elsewhere = HETZNER_POOL.zones[:2]
+    bench.server.not_offered = {(kind.name, here) for kind in HETZNER_POOL.types}
+    stage = Stage(HETZNER_POOL)
+    stage.ticks(bench.cloud, 5)
+    assert [slot.zone for slot in stage.slots] == [elsewhere]
+    assert [server["location"]["name"] for server in bench.made()] == [elsewhere]
+
+
+@pytest.mark.parametrize(("launch_hash", "stays"), [("theirs", True), ("ours", False)])
+def test_the_servers_of_another_cluster_of_the_same_name_are_left_alone(
+    bench: HetznerBench, launch_hash: str, stays: bool
+) -> None:
+    """K3s calls every context "default". What a crash of ours left behind is still removed."""
+    stage = Stage(replace(HETZNER_POOL, launch_hash="ours"))
+    stage.ticks(bench.cloud, 5)
+    stage.join(next(one for one in bench.cloud.list_instances() if one.key))
+    labels = {
+        identity.CLUSTER: CLUSTER,
+        identity.POOL: "general",
+        identity.SLOT: "1730000300-xyz-0",
+        identity.LAUNCH_HASH: launch_hash,
+    }
+    other = bench.server.make("shop-general-other", "fsn1", "cpx32", labels)
+    stage.ticks(bench.cloud, 80)
+    assert (other["id"] in bench.server.servers) is stays
+    told = [entry for entry in stage.notifier.entries if str(other["id"]) in entry.says]
+    assert bool(told) is stays
 
 
 def test_a_wrong_token_is_said_and_nothing_is_made(bench: HetznerBench) -> None:

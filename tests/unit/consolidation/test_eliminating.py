@@ -14,13 +14,19 @@ from ebbtide.core.consolidation import eliminate as eliminating
 from ebbtide.core.consolidation.drafts import Floors, Layout
 from ebbtide.core.consolidation.eliminate import Steps, eliminate, keep_order, removal_order
 from ebbtide.core.consolidation.outline import Outline, Place
-from ebbtide.core.consolidation.scene import Kind, Parcel, Scene, Site
+from ebbtide.core.consolidation.scene import ExistingNode, Parcel, PodShape, Scene
 from ebbtide.core.nodes.fit import Neighbours
 from ebbtide.core.nodes.room import Room
 from ebbtide.model.pod import ANYWHERE, AntiAffinity, LabelSelector, Requirement, Scheduling, SelectorOperator
 from tests.builders import make_node, make_pod
 
-KINDS = (Kind(100, 0, 3), Kind(0, 100, 3), Kind(100, 100, 1), Kind(200, 50, 3), Kind(100, 50, 2))
+KINDS = (
+    PodShape(100, 0, 3),
+    PodShape(0, 100, 3),
+    PodShape(100, 100, 1),
+    PodShape(200, 50, 3),
+    PodShape(100, 50, 2),
+)
 ALONE = Scheduling(
     anti_affinity=(
         AntiAffinity(
@@ -74,7 +80,7 @@ scheduling=ALONE if kind == len(KINDS) else ANYWHERE,
         for pod, (n, kind) in zip(pods, numbers, strict=True)
     )
     sites = tuple(
-        Site(
+        ExistingNode(
             make_node(f"n{n}"), Decimal("0.1"), each.free, each.shape,
             tuple(number for number, parcel in enumerate(parcels) if parcel.site == n),
             each.removable, each.target,

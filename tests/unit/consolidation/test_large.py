@@ -10,11 +10,11 @@ from random import Random
 import pytest
 
 from ebbtide.core.consolidation import eliminate, sweep
-from ebbtide.core.consolidation.drafts import Space
+from ebbtide.core.consolidation.drafts import FreeRoom
 from ebbtide.core.consolidation.evaluate import evaluate
 from ebbtide.core.consolidation.fill_many import fill_many
 from ebbtide.core.consolidation.outline import Outline
-from ebbtide.core.consolidation.scene import Kind, Scene
+from ebbtide.core.consolidation.scene import PodShape, Scene
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.packing.pack import PackerMissing
 from ebbtide.model.consolidation import ConsolidationPlan
@@ -129,11 +129,13 @@ def test_a_cluster_of_expensive_nodes_is_exchanged_as_a_whole() -> None:
 
 def test_where_all_rooms_are_full_nothing_is_drawn_for_them() -> None:
     """An evaluation of a large cluster failed here, and the tick with it, as long as all nodes were full."""
-    scene = Scene((), (), (Kind(380, 700, admitted=1),), (), Outline((), (), {}), ())
-    full = [Space(f"a{number}", (200, 1192, 100), 0, Room(f"a{number}", "a", (), ())) for number in range(3)]
+    scene = Scene((), (), (PodShape(380, 700, admitted=1),), (), Outline((), (), {}), ())
+    full = [
+        FreeRoom(f"a{number}", (200, 1192, 100), 0, Room(f"a{number}", "a", (), ())) for number in range(3)
+    ]
     left = [300]
     assert fill_many(scene, full, left, seed=1) == []
     assert left == [300]
-    room = Space("b", (800, 1400, 100), 0, Room("b", "a", (), ()))
+    room = FreeRoom("b", (800, 1400, 100), 0, Room("b", "a", (), ()))
     taken = [(space.name, content) for space, content in fill_many(scene, [*full, room], left, seed=1)]
     assert taken == [("b", [(0, 2)])]

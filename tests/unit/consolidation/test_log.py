@@ -26,7 +26,7 @@ def test_moves_and_launches_are_told() -> None:
 
 
 def test_a_report_without_a_check_says_that_nothing_was_looked_for() -> None:
-    assert evaluation_fact(ConsolidationReport(())).reason == "nothing was looked for"
+    assert evaluation_fact(ConsolidationReport(())).reason == "not evaluated"
 
 
 def _entry(kind: LogKind, **data: object) -> LogEntry:

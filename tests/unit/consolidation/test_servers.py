@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ebbtide.core.consolidation.evaluate import evaluate
 from ebbtide.core.consolidation.game_servers import (
     PLAN,
     PLAYERS,
@@ -17,7 +19,9 @@ from ebbtide.core.consolidation.game_servers import (
     why_not_movable,
 )
 from ebbtide.model.pod import PodPhase
-from tests.builders import make_pod
+from ebbtide.model.record import Record
+from tests.builders import NOW, make_pod
+from tests.unit.consolidation.builders import cluster, node, pod, report_on, settings_with
 
 SERVER = {PLAN: "payperplay", PLAYERS: "0"}
 
@@ -83,6 +87,16 @@ def test_players_that_metrics_know_count_as_well() -> None:
     assert cause_of(why(counted=3)) is ServerCause.PLAYERS
     assert why(counted=0) is None
     assert cause_of(why(counted=-1)) is ServerCause.PLAYERS_UNCOUNTED
+
+
+def test_players_of_the_snapshot_count_where_no_others_are_handed_in() -> None:
+    """The pages asked without them: of a server that the metrics count, they said that nobody knows."""
+    nodes = [node("a1"), node("a2")]
+    server = pod("arena", nodes[0], memory_mib=2048, labels=((PLAN, "balanced"),))
+    seen = replace(cluster(nodes, [server]), players=(("default/arena", 7),))
+    asked = evaluate(seen, Record(), settings_with(), NOW, "op")
+    assert asked == report_on(seen, arena=7)
+    assert asked != report_on(seen)
 
 
 def test_metrics_alone_are_enough_to_know_the_players() -> None:

@@ -10,9 +10,10 @@ from ebbtide.core.operations.facts import part_name, parts, transitions
 from ebbtide.engine.journal import read_decision, read_inputs
 from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.decision import Action
+from ebbtide.model.events import OperationClosed
 from ebbtide.model.log import LogKind
 from ebbtide.model.operation import Consolidate, MoveState, SourceState
-from ebbtide.narrate import goes_on, says
+from ebbtide.narrate import facts_in
 from tests.builders import make_consolidate, make_move, make_pod, make_slot, make_source
 from tests.unit.engine.builders import Small, quick_settings
 
@@ -53,7 +54,9 @@ def test_a_consolidation_is_decided_begun_and_carried_to_its_end() -> None:
     workers = [node for node in small.world.view().workers if node.ready]
     assert len(workers) == 2
     assert small.world.removed == 1
-    assert any("emptied by consolidation" in said for said in small.said())
+    assert [
+        fact.emptied for fact in facts_in(small.store.read_log(limit=500), OperationClosed) if fact.emptied
+    ]
 
 
 def test_every_evaluation_that_is_news_is_logged_with_the_fields_of_the_policy() -> None:
@@ -102,8 +105,7 @@ def test_each_slot_source_and_move_is_told_of() -> None:
         moves=(make_move(pod, state=MoveState.LEFT, reason="gone"),),
     )
     assert [part_name(part) for part in parts(before)] == ["op-0", "a1", "default/web-1"]
-    assert [says(fact) for fact in transitions(before, after)] == [
-        "a1 PLANNED -> MARKED",
-        "default/web-1 PLANNED -> LEFT: gone",
+    assert [(fact.name, fact.before, fact.after, fact.reason) for fact in transitions(before, after)] == [
+        ("a1", SourceState.PLANNED, SourceState.MARKED, ""),
+        ("default/web-1", MoveState.PLANNED, MoveState.LEFT, "gone"),
     ]
-    assert goes_on(after) == "consolidation continues: op-0 RESERVED, a1 MARKED (operation op)"

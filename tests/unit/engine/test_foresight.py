@@ -8,7 +8,7 @@ from itertools import count
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
 from ebbtide.engine.foresight import Foresight
 from ebbtide.engine.notes import PAGE, DemandNotes, read_points
-from ebbtide.errors import StoreUnusable
+from ebbtide.errors import StoreCause, StoreUnusable
 from ebbtide.model.decision import Action
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.pool import Headroom
@@ -231,7 +231,7 @@ def test_what_is_missing_in_between_is_as_a_day_before() -> None:
 
 class Away(MemoryStore):
     def read_log(self, *_: object, **__: object) -> list[LogEntry]:
-        raise StoreUnusable("away")
+        raise StoreUnusable(StoreCause.UNREACHABLE, "away")
 
 
 def test_without_a_view_or_without_notes_the_settings_are_as_they_are() -> None:

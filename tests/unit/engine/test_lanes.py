@@ -10,7 +10,7 @@ from ebbtide.engine.switch import resumed, taken_up
 from ebbtide.errors import Final
 from ebbtide.model.decision import Action
 from ebbtide.model.effect import Launch
-from ebbtide.model.events import Alarm, AlarmKind
+from ebbtide.model.events import Alarm, AlarmKind, Transition
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SlotState
 from ebbtide.model.record import Record, Refused
 from ebbtide.model.snapshot import Instance
@@ -144,5 +144,6 @@ def test_a_launch_is_extended_in_place_and_told_as_such() -> None:
     asked = len(report.decision.slots)
     assert (extended.id, extended.requested, len(extended.slots)) == ("op", 1 + asked, 1 + asked)
     assert (extended.slots[0].key, extended.extended_at) == ("op-0", small.now)
-    assert any("new -> RESERVED" in says for says in small.said())
+    steps = [(each.before, each.after) for each in facts_in(small.store.read_log(limit=500), Transition)]
+    assert ("new", SlotState.RESERVED) in steps
     assert not any(says.startswith("begun") for says in small.said())

@@ -59,6 +59,7 @@ def test_a_loop_that_is_already_stopped_does_not_tick() -> None:
     stop = VirtualStop(small)
     stop.set()
     run_loop(small.ports, small.settings, "runner", 60, stop, never)
+    assert small.record.ticked_at == 0
 
 
 def never(report: TickReport) -> None:
@@ -174,7 +175,7 @@ def test_the_loop_survives_a_failing_tick_and_the_next_one_works() -> None:
     assert not reports[0].held
     (alarm,) = facts_in(small.notifier.entries, Alarm)
     assert (alarm.alarm, alarm.unexpected) == (AlarmKind.TICK_FAILED, True)
-    assert alarm.detail == "ZeroDivisionError: a bug"
+    assert "ZeroDivisionError" in alarm.detail
     assert [entry.kind for entry in small.notifier.entries] == [LogKind.ALARM]
     assert reports[1].held
 

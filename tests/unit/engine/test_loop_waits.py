@@ -24,7 +24,7 @@ from ebbtide.engine.loop import (
 )
 from ebbtide.engine.ports import Observers
 from ebbtide.engine.tick import TickReport
-from ebbtide.errors import StoreUnusable, Throttled
+from ebbtide.errors import StoreCause, StoreUnusable, Throttled
 from ebbtide.model.events import Alarm, AlarmKind
 from ebbtide.model.operation import RemovalState, ScaleDown, SpotNotice
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
@@ -185,7 +185,7 @@ def test_a_tick_has_at_least_the_time_of_one_request() -> None:
 
 class Fails(MemoryStore):
     def load(self) -> Record:
-        raise StoreUnusable("away")
+        raise StoreUnusable(StoreCause.UNREACHABLE, "away")
 
     def prune_log(self, before: int) -> int:
         raise Throttled("too busy")

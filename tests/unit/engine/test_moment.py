@@ -61,10 +61,10 @@ def test_a_question_that_time_cannot_answer_otherwise_holds_forever() -> None:
 
 def test_a_text_made_of_it_can_be_made_again_for_another_time() -> None:
     moment = Moment(NOW)
-    said = f"{moment - 900:d} s of {1_010 - moment:04d}, {moment}"
-    assert unmarked(said) == "100 s of 0010, 1000"
-    assert said_at(said, 1_007) == "107 s of 0003, 1007"
-    assert said_at("no time in it", NOW) == unmarked("no time in it") == "no time in it"
+    said = f"{moment - 900:d}s/{1_010 - moment:04d}/{moment}"
+    assert unmarked(said) == "100s/0010/1000"
+    assert said_at(said, 1_007) == "107s/0003/1007"
+    assert said_at("timeless", NOW) == unmarked("timeless") == "timeless"
     assert moment.holds_until == inf
 
 

@@ -148,8 +148,9 @@ def test_a_notice_waits_when_the_record_changes_too_often() -> None:
     small.interrupt()
     store = MeddlingStore(small.clock, database=small.database)
     store.times = notices.MAX_TRIES
-    says = small.answer(replace(small.ports, store=store))
-    assert says == [f"interruption of {small.instance_id} waits: the record changes too often"]
+    (says,) = small.answer(replace(small.ports, store=store))
+    assert small.instance_id in says
+    assert small.record.spots == ()
     assert len(small.ports.inbox.receive()) == 1
 
 
@@ -176,7 +177,7 @@ def test_runs_are_counted_before_they_run_and_the_lease_is_given_back_after_a_cr
         assert small.record.spots[0].unclean_runs == run
     alarms = facts_in(small.notifier.entries, Alarm)
     assert [alarm.alarm for alarm in alarms] == [AlarmKind.SPOT_FAILED] * 3
-    assert alarms[0].detail == f"{small.instance_id}: ZeroDivisionError: a bug"
+    assert (small.instance_id in alarms[0].detail, "ZeroDivisionError" in alarms[0].detail) == (True, True)
 
 
 class FailsOnce(MemoryStore):

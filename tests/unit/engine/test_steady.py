@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from ebbtide.engine.ports import ALWAYS
-from ebbtide.engine.steady import DERIVED, MARK
+from ebbtide.engine.steady import DERIVED, MARK, Still
 from ebbtide.model.decision import Action, Decision
-from ebbtide.model.record import Record
+from ebbtide.model.pod import PodPhase
+from ebbtide.model.record import Counted, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import NOW, make_budget, make_nodes, make_pod, make_record, make_settings
@@ -46,6 +47,10 @@ class Quiet:
         self.record = replace(tracked, rev=tracked.rev + 1)
         assert self.thinking.repeated in (before, before + 1)
         return self.thinking.repeated > before
+
+    def still(self) -> Still | None:
+        """What the next ticks do, if nothing happens."""
+        return self.thinking.still(self.record, self.now + self.seconds, self.seconds)
 
     def log(self) -> None:
         """As the engine does with a decision that is new."""
@@ -85,7 +90,7 @@ def just_idle() -> Quiet:
 def quiet(request: pytest.FixtureRequest) -> Quiet:
     """Its last tick has used the decision of an earlier one again."""
     found: Quiet = request.param()
-    assert (found.thinking.computed, found.thinking.repeated, found.thinking.still()) == (0, 0, None)
+    assert (found.thinking.computed, found.thinking.repeated, found.still()) == (0, 0, None)
     for _ in range(6):
         repeated = found.tick()
         if not repeated:
@@ -141,7 +146,7 @@ def test_what_changed_is_decided_on_again(quiet: Quiet, change: str) -> None:
     assert not quiet.tick()
     assert quiet.thinking.computed == before + 1
     if "log" in change:
-        assert quiet.thinking.still() is None, "what goes to the log is computed in full"
+        assert quiet.still() is None, "what goes to the log is computed in full"
 
 
 SAME: dict[str, Callable[[Quiet], None]] = {
@@ -186,7 +191,7 @@ def test_budgets_that_were_asked_for_are_seen_to_change() -> None:
 
 def test_ticks_that_stand_still_say_so_until_something_is_due(quiet: Quiet) -> None:
     quiet.tick()
-    still = quiet.thinking.still()
+    still = quiet.still()
     assert still is not None
     logged = quiet.record.decision_logged_at + quiet.settings.decision_log_seconds
     assert quiet.now < still.until <= logged
@@ -198,19 +203,47 @@ def test_ticks_that_stand_still_say_so_until_something_is_due(quiet: Quiet) -> N
     assert (found.at, found.reason, found.key) == (later, expected.reason, expected.key)
 
 
+def test_what_was_computed_once_stands_still_from_the_next_tick_on(quiet: Quiet) -> None:
+    """Whether the timers stand still is asked of the next tick, not only of one that was made."""
+    quiet.view(pods=(replace(WEB),))
+    assert not quiet.tick()
+    still, later = quiet.still(), quiet.now + quiet.seconds
+    assert still is not None
+    assert still.until > later
+    assert still.seen_in(replace(quiet.snapshot, at=later - quiet.late))
+    decision = still.decision_at(later)
+    quiet.pass_on()
+    quiet.tick()
+    assert quiet.decision is not None
+    assert (decision.reason, decision.at, decision.key) == (quiet.decision.reason, later, quiet.decision.key)
+
+
+def test_timers_that_the_next_tick_changes_do_not_stand_still(quiet: Quiet) -> None:
+    quiet.tick()
+    assert quiet.still() is not None
+    quiet.record = replace(quiet.record, counted_before=(Counted("general", 7),))
+    assert quiet.still() is None
+
+
+@pytest.mark.parametrize(("first", "seconds"), [(-1, 60), (10, 10_000), (10_000, 60)])
+def test_ticks_before_the_last_or_far_apart_are_not_known(quiet: Quiet, first: int, seconds: int) -> None:
+    quiet.tick()
+    assert quiet.thinking.still(quiet.record, quiet.now + first, seconds) is None
+
+
 def test_nothing_stands_still_once_something_changed(quiet: Quiet) -> None:
     quiet.tick()
-    assert quiet.thinking.still() is not None
+    assert quiet.still() is not None
     quiet.pass_on()
     quiet.see(problems=("the pods could not be read",))
     quiet.tick()
-    assert quiet.thinking.still() is None
+    assert quiet.still() is None
 
 
 def test_after_a_gap_in_the_ticks_the_timers_are_computed(quiet: Quiet) -> None:
     quiet.pass_on(quiet.settings.max_tick_gap_seconds + 1)
     quiet.tick()
-    assert quiet.thinking.still() is None
+    assert quiet.still() is None
 
 
 def test_what_was_derived_from_the_same_nodes_is_taken_over(quiet: Quiet) -> None:
@@ -226,7 +259,7 @@ def test_what_was_derived_from_the_same_nodes_is_taken_over(quiet: Quiet) -> Non
 def test_a_decision_that_was_computed_stands_still_at_once(quiet: Quiet) -> None:
     quiet.settings = replace(quiet.settings)
     assert not quiet.tick()
-    assert quiet.thinking.still() is not None
+    assert quiet.still() is not None
     assert quiet.decision is not None
     assert (type(quiet.decision.at), MARK in quiet.decision.reason) == (int, False)
 
@@ -257,3 +290,25 @@ def test_what_is_derived_is_that_of_what_is_seen_now(quiet: Quiet, change: str) 
     fresh = replace(quiet.snapshot)
     for name in DERIVED:
         assert getattr(quiet.snapshot, name) == getattr(fresh, name), name
+
+
+def test_where_something_may_be_done_a_decision_is_used_again_only_once_the_same_was_seen_twice() -> None:
+    """A pod that fits nowhere is pending for long: each time something changed, a launch is likely."""
+    huge = make_pod("huge", cpu_milli=900_000, phase=PodPhase.PENDING)
+    quiet = Quiet(
+        snapshot=seen_at(make_nodes("a1", "b1"), [WEB, huge], cpu=0.5),
+        record=make_record(ticked_at=NOW - 3, pending_since=NOW - 3600),
+        seconds=3,
+    )
+    for _ in range(6):
+        quiet.tick()
+        quiet.log()
+        quiet.pass_on()
+    quiet.view(pods=(replace(WEB), huge))
+    repeated = []
+    for _ in range(4):
+        repeated.append(quiet.tick())
+        quiet.pass_on()
+    assert repeated == [False, False, True, True]
+    assert quiet.decision is not None
+    assert quiet.decision.action is Action.NOTHING

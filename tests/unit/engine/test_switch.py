@@ -24,11 +24,11 @@ def meddled(small: Small, times: int) -> MeddlingStore:
 def test_the_switch_is_set_also_where_others_write_first() -> None:
     small = Small()
     store = meddled(small, ATTEMPTS - 1)
-    before = set_switch(store, small.clock, lambda: "id", SwitchedBy.API, True, "a game night")
+    before = set_switch(store, small.clock, lambda: "id", SwitchedBy.API, True, "games")
     assert not before.paused
-    assert (small.record.paused, small.record.pause_reason) == (True, "a game night")
+    assert (small.record.paused, small.record.pause_reason) == (True, "games")
     assert facts_in(small.store.read_log([LogKind.SWITCH]), SwitchSet) == [
-        SwitchSet(True, SwitchedBy.API, "a game night")
+        SwitchSet(True, SwitchedBy.API, "games")
     ]
 
 

@@ -178,6 +178,7 @@ def test_what_no_rule_forbids_wakes(rules: dict[str, Any], said: bytes) -> None:
             writer.write(said)
             await gate.woken()
             await gate.held(1)
+            assert gate.wakes
 
     asyncio.run(story())
 

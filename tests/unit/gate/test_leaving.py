@@ -60,6 +60,7 @@ def test_a_reset_is_seen_in_any_protocol(runner: asyncio.Runner) -> None:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             writer.transport.abort()
             await gate.held(0)
+            assert gate.ended("left") == 1
 
     with runner:
         runner.run(story())

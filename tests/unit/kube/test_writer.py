@@ -104,7 +104,7 @@ def test_a_patch_that_met_another_write_is_planned_again_on_what_is_there_then(
 def test_a_node_that_others_change_all_the_time_is_left_for_later(server: Server, actor: Actor) -> None:
     server.says(f"GET {NODE}", node())
     server.says(f"PATCH {NODE}", refusal(409))
-    with pytest.raises(Retryable, match="cordon w1: the node is changed by others all the time"):
+    with pytest.raises(Retryable, match="cordon w1: others keep changing the node"):
         ACTS["cordon"](actor)
     assert len(server.sent("PATCH")) == TRIES
     assert server.told == []
@@ -170,6 +170,7 @@ def test_a_pod_that_went_meanwhile_is_evicted(server: Server, actor: Actor, code
     server.says(f"GET {POD}", pod(), after)
     server.says(f"POST {EVICTION}", refusal(code))
     ACTS["evict"](actor)
+    assert server.reasons == [("Evicted", "Normal", "Pod", "u-pod")]
 
 
 BUDGET = {"causes": [{"reason": "DisruptionBudget", "message": "web needs 2 healthy pods"}]}

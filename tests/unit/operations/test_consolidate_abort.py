@@ -113,8 +113,8 @@ def test_a_launch_in_progress_is_followed_to_its_end_after_the_abort() -> None:
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        (replace(MARKED, uid="another"), "a1 is not the node it was"),
-        (replace(MARKED, pool=""), "a1 is not the node it was"),
+        (replace(MARKED, uid="another"), "a1 is no longer the same node"),
+        (replace(MARKED, pool=""), "a1 is no longer the same node"),
         (replace(MARKED, unschedulable=True), "a1 was cordoned meanwhile"),
         (replace(MARKED, owner=Ownership("other", 1)), "a1 belongs to operation other"),
     ],

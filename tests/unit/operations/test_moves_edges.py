@@ -70,7 +70,7 @@ def test_why_an_eviction_is_put_off_is_told_of_its_own_pod_alone() -> None:
     situation = at(seen(first, second), operation)
     put_off = Outcome(moves.eviction(first), OutcomeKind.LATER, "the budget is used up")
     after = consolidate.absorb(operation, [put_off], situation)
-    assert [move.reason for move in after.moves] == ["the budget is used up", ""]
+    assert [move.reason for move in after.moves] == [put_off.detail, ""]
     marked = Outcome(SoftTaint("a1", "uid-a1", "op"), OutcomeKind.LATER, "throttled")
     assert consolidate.absorb(operation, [marked], situation) == operation
     over = replace(operation, moves=(evicting(first), left))

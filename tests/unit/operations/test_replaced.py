@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from ebbtide import narrate
 from ebbtide.core.nodes import gates
 from ebbtide.core.operations import facts, scale_down
@@ -12,8 +14,8 @@ from ebbtide.model.check import Gate
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.effect import Breach, Evict, Launch, Outcome, OutcomeKind, SoftTaint, Terminate
 from ebbtide.model.events import OperationKind
-from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown, Slot, SlotState
-from ebbtide.model.pod import Pod
+from ebbtide.model.operation import AbortCause, RemovalState, ScaleDown, Slot, SlotCause, SlotState
+from ebbtide.model.pod import Pod, Scheduling
 from ebbtide.model.pool import RemovalReason
 from ebbtide.model.snapshot import InstanceState, Node, Snapshot
 from tests.builders import (
@@ -38,6 +40,7 @@ EXPIRY = make_settings(pools=(make_pool(expire_seconds=3600),))
 REPAIR = make_settings(repair=True, repair_after_seconds=600)
 FRESH = make_node("a9", created_at=NOW - 60)
 NODES = (*make_nodes("a1", "a2", "b1"), FRESH)
+FULL = [make_pod(f"full-{name}", 3000, node_name=name) for name in ("a2", "a9")]
 EXPIRED, UNHEALTHY = RemovalReason.EXPIRED, RemovalReason.UNHEALTHY
 
 
@@ -101,6 +104,35 @@ def test_the_answer_to_the_launch_is_taken_in() -> None:
     after = scale_down.absorb(operation, (outcome,), at)
     assert after.slots[0].instance_id == "i-new"
     assert not scale_down.is_settled(after)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pod", "elsewhere"),
+    [
+        (NODES, make_pod("web", node_name="a1"), True),
+        (NODES, make_pod("db", 3000, node_name="a1", scheduling=Scheduling(volume_zones=("a",))), False),
+        (make_nodes("a1", "b1"), make_pod("web", node_name="a1"), False),
+        (make_nodes("b1"), make_pod("web", node_name="b1"), True),
+    ],
+    ids=["may go", "its volume is here", "the last of its zone", "not seen"],
+)
+def test_where_there_is_no_capacity_only_what_lets_the_node_go_is_launched_instead(
+    nodes: tuple[Node, ...], pod: Pod, elsewhere: bool
+) -> None:
+    """One node too many was launched in another zone every hour, and the old one stayed each time."""
+    asked = make_slot(state=SlotState.LAUNCHING)
+    for cause in (EXPIRED, UNHEALTHY):
+        operation = replacing(asked, cause)
+        pools = (make_pool(expire_seconds=3600, zones=("a", "b")),)
+        at = make_situation(
+            make_snapshot(nodes, [pod, *FULL]),
+            record=with_work(operation),
+            settings=make_settings(pools=pools),
+        )
+        no = Outcome(Launch(asked, "op"), OutcomeKind.NO_CAPACITY, "none left")
+        (slot,) = scale_down.absorb(operation, (no,), at).slots
+        found = (slot.state, slot.zone) if elsewhere else (slot.state, slot.why)
+        assert found == ((RESERVED, "b") if elsewhere else (SlotState.FAILED, SlotCause.NO_CAPACITY))
 
 
 def test_where_nothing_comes_the_node_stays_and_is_not_to_blame() -> None:

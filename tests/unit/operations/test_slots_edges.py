@@ -49,8 +49,8 @@ def test_each_step_of_a_join_is_written_with_its_time_and_its_node() -> None:
 
 
 def test_a_failure_is_written_with_its_time() -> None:
-    failed = answer(LAUNCHING, OutcomeKind.REFUSED, "no such type")
-    assert (failed.since, failed.reason) == (NOW + 5, "no such type")
+    failed = answer(LAUNCHING, OutcomeKind.REFUSED, detail := "no such type")
+    assert (failed.since, failed.reason) == (NOW + 5, detail)
 
 
 def test_only_offers_without_capacity_are_named_as_such() -> None:
@@ -64,12 +64,8 @@ def test_only_offers_without_capacity_are_named_as_such() -> None:
 
 
 def test_the_next_offer_remembers_why_the_one_before_was_not_taken() -> None:
-    after = answer(LAUNCHING, OutcomeKind.NO_CAPACITY, "none left in a")
-    assert (after.state, after.why, after.reason) == (
-        SlotState.RESERVED,
-        SlotCause.NO_CAPACITY,
-        "none left in a",
-    )
+    after = answer(LAUNCHING, OutcomeKind.NO_CAPACITY, detail := "none left in a")
+    assert (after.state, after.why, after.reason) == (SlotState.RESERVED, SlotCause.NO_CAPACITY, detail)
 
 
 def test_a_machine_that_came_after_all_keeps_no_reason_of_its_delay() -> None:

@@ -7,7 +7,7 @@ from itertools import count
 
 from hypothesis import strategies as st
 
-from ebbtide.core.packing import Item, NodeType, Plan, Rules, pack
+from ebbtide.core.packing import Item, NodeType, PlacementRules, Plan, pack
 from ebbtide.core.packing.improve import FEW, improve
 from ebbtide.core.packing.pack import frame
 from ebbtide.core.packing.types import Budget
@@ -30,10 +30,10 @@ def make_item(
     memory_mib: int = 1024,
     count: int = 1,
     slots: int = 1,
-    rules: Rules | None = None,
+    rules: PlacementRules | None = None,
 ) -> Item:
     names = tuple(f"{name}-{index}" for index in range(count * slots))
-    return Item(cpu_milli, memory_mib, names, slots, rules or Rules())
+    return Item(cpu_milli, memory_mib, names, slots, rules or PlacementRules())
 
 
 def ticking(step: float = 1.0) -> Callable[[], float]:
@@ -60,7 +60,7 @@ _ZONES = ("a", "b", "c")
 _NAMES = ("t0", "t1", "t2", "t3")
 
 rules = st.builds(
-    Rules,
+    PlacementRules,
     types=st.none() | st.none() | st.frozensets(st.sampled_from(_NAMES), min_size=1),
     zones=st.none() | st.none() | st.frozensets(st.sampled_from(_ZONES), min_size=1),
     max_per_node=st.none() | st.none() | st.integers(1, 3),

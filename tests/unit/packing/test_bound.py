@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbtide.core.packing import Item, NodeType, Rules, pack
+from ebbtide.core.packing import Item, NodeType, PlacementRules, pack
 from ebbtide.core.packing.fill import arrays_of
 from ebbtide.core.packing.improve import coupled_bound
 from ebbtide.core.packing.pack import frame
@@ -100,7 +100,7 @@ def test_no_plan_beats_the_best_and_none_beats_the_bound(
     solver: bool,
 ) -> None:
     items = [
-        make_item(f"i{number}", cpu, memory, units, rules=Rules(types=types, max_per_node=apart))
+        make_item(f"i{number}", cpu, memory, units, rules=PlacementRules(types=types, max_per_node=apart))
         for number, (cpu, memory, units, types, apart) in enumerate(sizes)
     ]
     node_types = [make_type(f"t{number}", *room) for number, room in enumerate(rooms)]
@@ -160,10 +160,10 @@ def _price(block: list[tuple[int, int]], items: list[Item], types: list[NodeType
 def _apart(count: int) -> tuple[list[Item], list[NodeType]]:
     """Pods with much memory that may only use a type with little, and pods that may use another."""
     lean, rich = make_type("lean", 8000, 8192, price=1.0), make_type("rich", 8000, 65536, price=1.5)
-    only_lean = Rules(types=frozenset({"lean"}))
+    only_lean = PlacementRules(types=frozenset({"lean"}))
     return [
         make_item("heavy", 1000, 4096, count, rules=only_lean),
-        make_item("light", 2000, 1024, count, rules=Rules(types=frozenset({"rich"}))),
+        make_item("light", 2000, 1024, count, rules=PlacementRules(types=frozenset({"rich"}))),
     ], [lean, rich]
 
 
@@ -189,7 +189,10 @@ def test_without_rules_the_fluid_bound_is_enough() -> None:
 
 
 def test_a_request_of_nothing_is_worth_nothing() -> None:
-    items = [make_item("idle", 0, 0, 300, rules=Rules(types=frozenset({"t"}))), make_item("web", count=300)]
+    items = [
+        make_item("idle", 0, 0, 300, rules=PlacementRules(types=frozenset({"t"}))),
+        make_item("web", count=300),
+    ]
     types = [make_type(pods=1000), make_type("u", 8000, price=1.9)]
     assert coupled_bound(arrays_of(frame(items, types)), 1.0) <= packed(items, types).cost
 

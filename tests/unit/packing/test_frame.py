@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.core.packing import Rules
+from ebbtide.core.packing import PlacementRules
 from ebbtide.core.packing.pack import frame
 from ebbtide.core.packing.problem import undominated
 from tests.unit.packing.builders import make_item, make_type
@@ -24,7 +24,7 @@ def test_a_type_is_left_out_for_one_as_large_and_no_more_expensive() -> None:
 
 def test_a_more_expensive_type_stays_if_only_it_may_be_used() -> None:
     types = [make_type("dear", price=2.0), make_type("cheap", price=1.0)]
-    tied = make_item("tied", rules=Rules(types=frozenset({"dear"})))
+    tied = make_item("tied", rules=PlacementRules(types=frozenset({"dear"})))
 
     assert [type_.name for type_ in frame([make_item(), tied], types).types] == ["cheap", "dear"]
     assert [type_.name for type_ in frame([make_item()], types).types] == ["cheap"]
@@ -33,7 +33,9 @@ def test_a_more_expensive_type_stays_if_only_it_may_be_used() -> None:
 def test_a_type_that_nobody_may_use_is_left_out() -> None:
     types = [make_type("a"), make_type("b", cpu_milli=9000, price=9.0)]
 
-    assert [t.name for t in frame([make_item(rules=Rules(types=frozenset({"a"})))], types).types] == ["a"]
+    assert [
+        t.name for t in frame([make_item(rules=PlacementRules(types=frozenset({"a"})))], types).types
+    ] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -42,8 +44,8 @@ def test_a_type_that_nobody_may_use_is_left_out() -> None:
         (make_item(cpu_milli=4001), "4001m CPU, 1024 MiB are more than any type it may use offers"),
         (make_item(memory_mib=16385), "1000m CPU, 16385 MiB are more than any type it may use offers"),
         (make_item(slots=111), "and 111 pods on one node are more than"),
-        (make_item(rules=Rules(types=frozenset({"none"}))), "its rules allow no node type"),
-        (make_item(rules=Rules(zones=frozenset({"z"}))), "its rules allow no node type"),
+        (make_item(rules=PlacementRules(types=frozenset({"none"}))), "its rules allow no node type"),
+        (make_item(rules=PlacementRules(zones=frozenset({"z"}))), "its rules allow no node type"),
     ],
 )
 def test_what_fits_nowhere_is_set_aside_with_its_reason(item: object, reason: str) -> None:
@@ -63,7 +65,7 @@ def test_without_types_nothing_is_placed() -> None:
 
 
 def test_items_alike_are_one_class_unless_each_stays_apart_from_its_own() -> None:
-    apart = Rules(max_per_node=1)
+    apart = PlacementRules(max_per_node=1)
     items = [make_item("a", count=3), make_item("b", count=2)]
     shy = [make_item("c", count=3, rules=apart), make_item("d", count=2, rules=apart)]
 
@@ -73,7 +75,7 @@ def test_items_alike_are_one_class_unless_each_stays_apart_from_its_own() -> Non
 
 
 def test_a_limit_that_no_node_could_reach_is_no_limit() -> None:
-    items = [make_item("a", count=2), make_item("b", count=2, rules=Rules(max_per_node=2))]
+    items = [make_item("a", count=2), make_item("b", count=2, rules=PlacementRules(max_per_node=2))]
 
     assert frame(items, [make_type()]).counts == [4]
 
@@ -92,7 +94,7 @@ def test_a_spread_evens_out_what_runs_already(
     count: int, before: dict[str, int], after: dict[str, int]
 ) -> None:
     types = [make_type(f"t{zone}", zone=zone) for zone in "abc"]
-    rules = Rules(max_skew=1, zone_counts=tuple(before.items()))
+    rules = PlacementRules(max_skew=1, zone_counts=tuple(before.items()))
 
     problem = frame([make_item(count=count, rules=rules)], types)
 
@@ -103,7 +105,7 @@ def test_a_spread_evens_out_what_runs_already(
 
 def test_a_spread_counts_only_zones_it_may_use_and_fits_in() -> None:
     types = [make_type(f"t{zone}", zone=zone) for zone in "abc"] + [make_type("tiny", 10, zone="d")]
-    rules = Rules(max_skew=1, zones=frozenset("acd"))
+    rules = PlacementRules(max_skew=1, zones=frozenset("acd"))
 
     assert frame([make_item(count=4, rules=rules)], types).counts == [2, 2]
 
@@ -111,7 +113,7 @@ def test_a_spread_counts_only_zones_it_may_use_and_fits_in() -> None:
 def test_the_bound_knows_which_types_a_class_may_use() -> None:
     types = [make_type("cheap", price=1.0), make_type("dear", price=5.0), make_type("large", 8000, price=9.0)]
     free = make_item("free", 4000, 1024, 10)
-    tied = make_item("tied", 4000, 1024, 10, rules=Rules(types=frozenset({"dear"})))
+    tied = make_item("tied", 4000, 1024, 10, rules=PlacementRules(types=frozenset({"dear"})))
     large = make_item("large", 8000, 1024, 10)
 
     assert frame([free], types).bound == pytest.approx(10.0)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from ebbtide.core.packing import NodeType, Plan, Rules
+from ebbtide.core.packing import NodeType, PlacementRules, Plan
 from ebbtide.core.packing.pack import PackerMissing, installed_packer, pack_within, why_missing
 from ebbtide.core.packing.types import Budget
 from ebbtide.model.settings import Packer
@@ -81,7 +81,7 @@ def test_a_small_input_imports_no_solver() -> None:
 
 def test_spread_pods_land_evenly_in_the_zones_of_their_nodes() -> None:
     types = [NodeType("t", 4000, 16384, 110, 1.0, zone) for zone in "abc"]
-    items = [make_item(count=11, rules=Rules(max_skew=1))]
+    items = [make_item(count=11, rules=PlacementRules(max_skew=1))]
 
     plan = checked(packed(items, types), items, types)
 

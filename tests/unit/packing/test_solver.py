@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebbtide.core.packing import Item, NodeType, Plan, Rules
+from ebbtide.core.packing import Item, NodeType, PlacementRules, Plan
 from ebbtide.core.packing.types import Dice
 from tests.unit.packing.builders import make_item, make_type, packed, solved
 from tests.verify_plan import verify_plan
@@ -17,7 +17,7 @@ CLOUD = [
 ]
 
 
-def some_items(classes: int, count: int, seed: int = 1, rules: Rules | None = None) -> list[Item]:
+def some_items(classes: int, count: int, seed: int = 1, rules: PlacementRules | None = None) -> list[Item]:
     dice = Dice(seed)
     return [
         make_item(f"c{number}", 500 + dice.below(12000), 900 + dice.below(50000), count, rules=rules)
@@ -65,7 +65,7 @@ def test_the_same_seed_and_time_give_the_same_plan() -> None:
 
 
 def test_classes_that_stay_apart_get_a_node_each() -> None:
-    items = some_items(classes=12, count=25, rules=Rules(max_per_node=1))
+    items = some_items(classes=12, count=25, rules=PlacementRules(max_per_node=1))
 
     plan = checked(packed(items, CLOUD, looks=60), items, CLOUD)
 
@@ -79,10 +79,13 @@ def test_classes_bound_to_types_and_zones_are_packed_among_themselves() -> None:
     large = frozenset(t.name for t in CLOUD if t.cpu_milli > 40000)
     items = [
         *some_items(6, 20),
-        *(make_item(f"big{n}", 3000 + n, 9000, 20, rules=Rules(types=large)) for n in range(4)),
-        *(make_item(f"a{n}", 2000 + n, 7000, 20, rules=Rules(zones=frozenset("a"))) for n in range(4)),
-        *(make_item(f"s{n}", 1500 + n, 6000, 20, 2, rules=Rules(max_skew=1)) for n in range(4)),
-        *(make_item(f"k{n}", 700 + n, 600, 9, rules=Rules(max_per_node=2)) for n in range(3)),
+        *(make_item(f"big{n}", 3000 + n, 9000, 20, rules=PlacementRules(types=large)) for n in range(4)),
+        *(
+            make_item(f"a{n}", 2000 + n, 7000, 20, rules=PlacementRules(zones=frozenset("a")))
+            for n in range(4)
+        ),
+        *(make_item(f"s{n}", 1500 + n, 6000, 20, 2, rules=PlacementRules(max_skew=1)) for n in range(4)),
+        *(make_item(f"k{n}", 700 + n, 600, 9, rules=PlacementRules(max_per_node=2)) for n in range(3)),
     ]
 
     assert checked(solved(items, types, looks=80), items, types).gap < 0.05

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from ebbtide.core.packing import Item, NodeType, Plan, Pod, Rules, group
+from ebbtide.core.packing import Item, NodeType, PlacementRules, Plan, Pod, group
 from tests.unit.packing.builders import make_item, make_type
 
 
 def test_pods_of_one_size_and_one_set_of_rules_are_one_class() -> None:
-    apart = Rules(max_per_node=1)
+    apart = PlacementRules(max_per_node=1)
     pods = [Pod("a", 1, 2), Pod("b", 1, 2), Pod("c", 1, 2, apart), Pod("d", 2, 2), Pod("e", 1, 2, apart)]
 
     classes = {item.names: item.count for item in group(pods)}
@@ -16,8 +16,8 @@ def test_pods_of_one_size_and_one_set_of_rules_are_one_class() -> None:
 
 
 def test_pods_that_stay_together_are_one_unit_under_the_rules_of_each() -> None:
-    one = Rules(types=frozenset({"x", "y"}), zones=frozenset({"a"}), max_per_node=3)
-    other = Rules(types=frozenset({"y", "z"}), max_per_node=2, max_skew=1, zone_counts=(("a", 1),))
+    one = PlacementRules(types=frozenset({"x", "y"}), zones=frozenset({"a"}), max_per_node=3)
+    other = PlacementRules(types=frozenset({"y", "z"}), max_per_node=2, max_skew=1, zone_counts=(("a", 1),))
 
     (item,) = group([Pod("p", 100, 10, one, "pair"), Pod("q", 200, 20, other, "pair")])
 
@@ -26,7 +26,9 @@ def test_pods_that_stay_together_are_one_unit_under_the_rules_of_each() -> None:
         30,
         ("p", "q"),
         2,
-        Rules(frozenset({"y"}), frozenset({"a"}), max_per_node=2, max_skew=1, zone_counts=(("a", 1),)),
+        PlacementRules(
+            frozenset({"y"}), frozenset({"a"}), max_per_node=2, max_skew=1, zone_counts=(("a", 1),)
+        ),
     )
     assert item.count == 1
 
@@ -52,7 +54,7 @@ def test_the_names_of_an_item_must_make_whole_units(slots: int) -> None:
 @pytest.mark.parametrize("rule", ["max_per_node", "max_skew"])
 def test_a_limit_of_nothing_is_refused(rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
-        Rules(**{rule: 0})  # type: ignore[arg-type]
+        PlacementRules(**{rule: 0})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("room", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from ebbtide.core.packing import Plan, PlannedNode, Rules, Unplaced
+from ebbtide.core.packing import PlacementRules, Plan, PlannedNode, Unplaced
 from tests.unit.packing.builders import make_item, make_type
 from tests.verify_plan import verify_plan
 
@@ -28,15 +28,15 @@ def test_a_plan_that_holds_is_passed() -> None:
 @pytest.mark.parametrize(
     ("pods", "rules", "told"),
     [
-        (("p-0",), Rules(), "p-1 is not in the plan"),
-        (("p-0", "p-1", "p-1"), Rules(), "p-1 is in the plan 1 times too often"),
-        (("p-0", "p-1"), Rules(types=frozenset({"x"})), "may not use t"),
-        (("p-0", "p-1"), Rules(zones=frozenset({"x"})), "may not use zone a"),
-        (("p-0", "p-1"), Rules(max_per_node=1), "2 of p-0 share a node"),
-        (("p-0", "p-1"), Rules(max_skew=1), "p-0 has 2 in a, and 0 elsewhere"),
+        (("p-0",), PlacementRules(), "p-1 is not in the plan"),
+        (("p-0", "p-1", "p-1"), PlacementRules(), "p-1 is in the plan 1 times too often"),
+        (("p-0", "p-1"), PlacementRules(types=frozenset({"x"})), "may not use t"),
+        (("p-0", "p-1"), PlacementRules(zones=frozenset({"x"})), "may not use zone a"),
+        (("p-0", "p-1"), PlacementRules(max_per_node=1), "2 of p-0 share a node"),
+        (("p-0", "p-1"), PlacementRules(max_skew=1), "p-0 has 2 in a, and 0 elsewhere"),
     ],
 )
-def test_a_broken_rule_is_told(pods: tuple[str, ...], rules: Rules, told: str) -> None:
+def test_a_broken_rule_is_told(pods: tuple[str, ...], rules: PlacementRules, told: str) -> None:
     plan = plan_of(PlannedNode(NODE, pods))
 
     assert any(told in wrong for wrong in verify_plan(plan, [make_item(count=2, rules=rules)], [NODE, OTHER]))

@@ -16,7 +16,7 @@ from ebbtide.core.scale_to_zero.eta import (
     used_steps,
     why_wake,
 )
-from ebbtide.errors import StoreUnusable
+from ebbtide.errors import StoreCause, StoreUnusable
 from ebbtide.model.events import PolicyStep, StretchClosed
 from ebbtide.model.idle import NO_WHY, IdleState, Phase, PolicyCause, Stretch, WakeReason
 from ebbtide.model.log import LogKind
@@ -177,7 +177,7 @@ def test_a_log_that_cannot_be_read_wakes_nothing_and_is_said() -> None:
             return getattr(made.store, name)
 
         def read_log(self, *_: object) -> list[object]:
-            raise StoreUnusable("away")
+            raise StoreUnusable(StoreCause.UNREACHABLE, "away")
 
     says = made.round(made.runner(looks_ahead=True, store=Away()))
     assert "nothing was woken ahead of use: away" in says

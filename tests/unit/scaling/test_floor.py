@@ -28,12 +28,13 @@ def test_without_policies_of_pools_nothing_changes() -> None:
 def test_a_pool_that_sleeps_may_be_empty_and_the_others_keep_their_minimum() -> None:
     found = settings_for(SETTINGS, [(of_pool(), make_state(Phase.ZERO))])
     assert [pool.min_workers for pool in found.pools] == [0, 0]
-    assert found.min_workers == 1
+    assert (found.min_workers, found.awake_min_workers) == (1, 3)
 
 
 def test_where_every_pool_sleeps_the_cluster_may_be_empty() -> None:
     both = [(of_pool(name), make_state(Phase.ZERO)) for name in ("a", "b")]
-    assert settings_for(SETTINGS, both).min_workers == 0
+    found = settings_for(SETTINGS, both)
+    assert (found.min_workers, found.awake_min_workers) == (0, 3)
 
 
 def test_a_pool_that_is_awake_keeps_what_its_policy_asks_for() -> None:

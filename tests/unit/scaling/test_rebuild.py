@@ -88,6 +88,6 @@ def test_a_rebuild_that_is_never_done_says_so_and_gives_its_lease_back() -> None
             return [*found, *(found[0] for _ in range(pages))]
 
     growing = Growing(harness.clock, database=harness.database)
-    with pytest.raises(Conflict, match="written all the time"):
+    with pytest.raises(Conflict, match="keeps being written"):
         harness.runner(store=growing).rebuild()
     assert harness.store.acquire("policies", "a round", 30), "its lease was given back"

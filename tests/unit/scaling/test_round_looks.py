@@ -141,7 +141,7 @@ def test_what_is_gone_is_told_apart_from_what_could_not_be_read() -> None:
         "",
     )
     unread = look.look_at(make_policy("web", refs[3]), make_state(), seen)
-    assert unread.problem == f"{refs[3]} was not read"
+    assert str(refs[3]) in unread.problem
     assert gates.asked == []
 
 
@@ -236,7 +236,7 @@ def test_what_is_not_there_is_not_found() -> None:
     assert context.find(policy_id())[0].name == "web"
     with pytest.raises(NotFound):
         context.find(policy_id(9))
-    assert context.note(make_policy(), "idle") == "policy web: idle"
+    assert "web" in context.note(make_policy(), "idle")
 
 
 def test_each_wake_is_counted_once_by_any_path() -> None:

@@ -25,7 +25,7 @@ from tests.unit.scaling.test_ahead import EIGHT, HOLD, MIDNIGHT, mornings
 
 IDLE = make_state(Phase.IDLE, idle_since=NOW - 2100)
 STEPS: list[tuple[IdleState, dict[str, Any], str]] = [
-    (IDLE, {}, "idle for 30 min and quiet for 5 min more: going to zero"),
+    (IDLE, {}, "idle for 30 min and quiet for 5 min more: scaling to zero"),
     (replace(IDLE, checked_at=NOW - 301), {}, "nobody looked for 5 min 1 s"),
     (replace(IDLE, paused=True), {}, "the policy is paused"),
     (replace(IDLE, keep_up_until=NOW + 60), {}, "it is kept up until 22:14 UTC"),
@@ -52,7 +52,7 @@ def test_a_fall_that_is_given_up_says_why() -> None:
     off = make_policy(enabled=False)
     seen = ActivityLook({QUERY: Reading(0.0, NOW)}, workloads=(make_workload(),))
     done = evaluate(off, make_state(Phase.FALLING, idle_since=None), seen, DEFAULTS, NOW)
-    assert done.why.says == "going to zero was given up: the policy is not enabled"
+    assert done.why.says == "scaling to zero was cancelled: the policy is not enabled"
 
 
 def test_a_wake_says_how_long_it_took_and_what_of_that_was_for_a_node() -> None:

@@ -1,13 +1,12 @@
-"""EC2 as a cloud: one instance for each slot, found again by its token and its tags; and what an error of
-EC2 or SQS means to a caller, in one sentence with the next step.
+"""EC2 as a cloud: one instance for each slot, found again by its token and tags; and the meaning of AWS
+errors.
 
-A launch is idempotent by the ClientToken that is derived from the slot's key, and carries its tags in
-the same call, so none is ever unaccounted for. boto3 repeats nothing by itself: whether a reply was
-lost must be known. Nothing without the cluster's tag is ever terminated.
+A launch is idempotent by a ClientToken that is derived from the slot's key. Its tags are set in the same
+call, so no instance is ever without them. boto3 does not retry: we must know whether a reply was lost.
+Nothing without the cluster's tag is ever terminated.
 
-What an error of EC2 or SQS means to a caller, in one sentence with the next step. A definite "no" is told
-apart from no answer at all: after the first another offer may be asked for, after the second only the same
-request may be repeated.
+A definite "no" is told apart from no answer. After the first, another offer may be tried; after the
+second, only the same request may be repeated. Each message has the next step.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from ebbtide.model.snapshot import Instance, InstanceState, Market
 from ebbtide.outgoing import guarded_aws, refusal_in
 
 NO_CAPACITY = {
-    "InsufficientInstanceCapacity": "EC2 has none of it now",
-    "InsufficientHostCapacity": "EC2 has none of it now",
-    "InsufficientCapacity": "EC2 has none of it now",
+    "InsufficientInstanceCapacity": "EC2 has no capacity for it now",
+    "InsufficientHostCapacity": "EC2 has no capacity for it now",
+    "InsufficientCapacity": "EC2 has no capacity for it now",
     "InsufficientFreeAddressesInSubnet": "its subnet has no free address: enlarge it or name another",
     "SpotMaxPriceTooLow": "the spot price is above the on-demand price",
     "MaxSpotInstanceCountExceeded": "the account's spot limit is reached: ask AWS for a higher quota",
@@ -220,12 +219,14 @@ class Ec2Cloud:
             with translated(what, GONE):
                 found = self._client.describe_instances(InstanceIds=[instance_id])
                 tags = [_tags(raw) for raw in _instances(found)]
+                # The id comes from a Node object, which others can write.
                 if any(tag.get(identity.CLUSTER) != self._settings.cluster for tag in tags):
                     raise NotOurs(
                         f"{what}: it does not carry the tag {identity.CLUSTER}={self._settings.cluster}.",
                         step="add the tag, or remove the instance by hand",
                     )
                 self._client.terminate_instances(InstanceIds=[instance_id])
+        # Gone already, which is what was asked for.
         except AwsAnswered:
             return
 
@@ -244,7 +245,7 @@ class Ec2Cloud:
         raise Unanswered(
             f"{what}: its token was used with other settings ({mismatch.code}), and what it made then is "
             "not shown yet.",
-            step="nothing, it is looked for again",
+            step="nothing, it is checked once more",
         )
 
     def _described(self, what: str, *filters: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

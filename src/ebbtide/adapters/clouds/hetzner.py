@@ -39,14 +39,15 @@ if TYPE_CHECKING:
     from hcloud.servers.client import BoundServer
 
 NO_CAPACITY = {
-    "resource_unavailable": "Hetzner has none of it now",
+    "resource_unavailable": "Hetzner has no capacity for it now",
     "placement_error": "the placement group is full: give one more in hetzner.placement_groups",
     "resource_limit_exceeded": "the project's limit is reached: ask Hetzner for a higher one",
     "server_limit_exceeded": "the project's limit is reached: ask Hetzner for a higher one",
     "primary_ip_limit_exceeded": "the project's limit of addresses is reached: ask Hetzner for a higher one",
     "no_space_left_in_location": "Hetzner has no room left there",
-    "unsupported_location_for_server_type": "Hetzner does not offer it there",
 }
+NOT_OFFERED = "unsupported location for server type"
+"""Hetzner refuses it with the code of any wrong input: only the message tells that another offer may do."""
 NEXT_STEPS = {
     "unauthorized": "correct the token in HCLOUD_TOKEN: it must belong to the project and be able to write",
     "forbidden": "give a token that may write",
@@ -100,6 +101,8 @@ def _never_sent(error: Exception) -> bool:
 def meaning(code: str, message: str, what: str) -> EbbtideError:
     if code in NO_CAPACITY:
         return NoCapacity(f"{what}: {NO_CAPACITY[code]} ({code})")
+    if NOT_OFFERED in message.lower():
+        return NoCapacity(f"{what}: Hetzner does not offer it there ({code})")
     if code in _THROTTLED:
         return Throttled(
             f"{what}: the API's rate limit is reached; nothing was done, it is tried again later"
@@ -169,6 +172,7 @@ class HetznerCloud:
             with translated(what, TAKEN | FULL):
                 return self._read(self._client.servers.create(**request).server, slot)
         except HetznerAnswered as answer:
+            # The group is full: that says nothing about the capacity for this type.
             if str(answer) in FULL:
                 self._in_group[group] += GROUP_SIZE  # so another is asked until the next look
                 raise meaning(str(answer), "", what) from answer
@@ -181,6 +185,7 @@ class HetznerCloud:
         try:
             with translated(what, GONE):
                 server = self._client.servers.get_by_id(int(instance_id))
+                # The id comes from a Node object, which others can write.
                 if not self._is_ours(server):
                     raise NotOurs(
                         f"{what}: it does not carry the label {self._of_cluster}.",
@@ -206,6 +211,7 @@ class HetznerCloud:
         with translated(what):
             server = self._client.servers.get_by_name(name)
         if server is None:
+            # An earlier try of ours may have made it: a new name could launch a second one.
             raise Unanswered(f"{what}: the name {name} is taken, but its server is not shown yet")
         key = read_label_value((server.labels or {}).get(identity.SLOT, ""))
         if not self._is_ours(server) or key != slot.key:

@@ -1,15 +1,13 @@
-"""The cluster port on a Kubernetes API server: the whole cluster as one view, by lists or from watches that
-keep it current.
+"""The cluster port on a Kubernetes API server: the whole cluster as one view.
 
     KubeCluster(connect())                     reads by lists: a Lambda, a single tick
-    KubeCluster(connect(), watching=True)      keeps a view current: a daemon
+    KubeCluster(connect(), watching=True)      keeps a view current by watches: a daemon
 
-Acting goes to the server directly; a watched view is then waited for until it shows what was done.
+Changes go to the server directly. A watched view is returned only once it shows them.
 
-The whole cluster as one view: by lists, or from watches that keep it current. Pods are read before claims
-and volumes, so whatever a pod mounts is already there to be found. A volume that is bound to a zone binds
-its pod to it; one bound to a node by any other label adds that to the pod's node affinity. A claim that
-cannot be followed makes the pod unmovable.
+Pods are read before claims and volumes, so every volume that a pod mounts can be found. A volume in a zone
+ties its pod to that zone; one tied to a node by another label adds it to the pod's node affinity. A pod
+with a claim that cannot be resolved is unmovable.
 """
 
 from __future__ import annotations

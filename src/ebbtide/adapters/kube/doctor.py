@@ -270,5 +270,5 @@ def _service(services: KubeServices, policy: str, ref: ServiceRef) -> Finding:
     # Whether any gate is ready has been said already.
     if why := may_not_take_over(seen, ANY_GATE):
         return Finding(False, f"policy {policy}: {why.says}", fix)
-    leads = "leads to the gates now" if seen.takeover is not None else "can be taken over"
+    leads = "points at the gates now" if seen.takeover is not None else "can be taken over"
     return Finding(True, f"policy {policy}: {ref} {leads}")

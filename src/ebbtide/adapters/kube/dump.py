@@ -140,6 +140,6 @@ def _notes(pile: _Pile) -> Iterable[str]:
             what = "objects" if kind == "?" else f"objects of kind {kind}"
             yield f"{count} {what} could not be read: the numbers may be too low"
     if not pile.items.get("Pod"):
-        yield "the dump holds no pod: nothing it says about removal is to be trusted"
+        yield "the dump has no pods: do not trust what it says about removals"
     if not pile.items.get("PodDisruptionBudget"):
-        yield "the dump holds no disruption budget: if the cluster has any, ask for pdb too"
+        yield "the dump has no PodDisruptionBudgets: if the cluster has any, include pdb"

@@ -38,7 +38,7 @@ Headers = Mapping[str, str]
 
 class Credentials(Protocol):
     def headers(self) -> Headers:
-        """What a call must carry. `Retryable` where that may be had later, `ConfigError` where not."""
+        """What a call must carry. `Retryable` if that may work later, else `ConfigError`."""
 
     def forget(self) -> None:
         """The server refused it."""

@@ -172,14 +172,14 @@ def read_pod_requests(wire: WirePod) -> Resources:
     for status in grown:
         _add(allocated, status.allocated_resources)
     total = _larger(total, allocated)
-    beside: dict[str, Fraction] = {}
+    sidecars: dict[str, Fraction] = {}
     peak: dict[str, Fraction] = {}
     for container in spec.init_containers or ():
-        alone = dict(beside)
+        alone = dict(sidecars)
         _add(alone, _asked(container))
         peak = _larger(peak, alone)
         if container.restart_policy == "Always":
-            beside = alone
+            sidecars = alone
             _add(total, _asked(container))
     total = _larger(total, peak)
     if spec.resources is not None and spec.resources.requests:
@@ -190,11 +190,11 @@ def read_pod_requests(wire: WirePod) -> Resources:
 
 def _asked_key(wire: WirePod) -> Asked:
     """All that requests depend on: the pods of one workload say the same."""
-    spec, beside = wire.spec, (wire.spec.resources, wire.spec.overhead)
+    spec, of_pod = wire.spec, (wire.spec.resources, wire.spec.overhead)
     grown = [status.allocated_resources for status in wire.status.container_statuses or ()]
     main = [_flat(_asked(container)) for container in spec.containers]
     first = [(c.restart_policy, *_flat(_asked(c))) for c in spec.init_containers or ()]
-    whole = (_flat(beside[0].requests if beside[0] else None), _flat(beside[1]))
+    whole = (_flat(of_pod[0].requests if of_pod[0] else None), _flat(of_pod[1]))
     return (*main, "|", *first, "|", *whole, *map(_flat, grown))
 
 

@@ -112,7 +112,7 @@ class NotUnderstood(Exception):
 
 
 def decode(raw: msgspec.Raw, kind: type[T], called: str) -> T | None:
-    """None where nothing is said; `NotUnderstood` where it cannot be read completely."""
+    """None if it is not set; `NotUnderstood` if it cannot be read completely."""
     if bytes(raw) in NOTHING_SAID:
         return None
     try:
@@ -221,7 +221,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class Understanding:
-    """Shared values for what is said in the same words: labels, requests, scheduling rules."""
+    """Shared values for equal bytes: labels, requests, scheduling rules."""
 
     def __init__(self) -> None:
         self._labels: dict[bytes, Labels] = {}

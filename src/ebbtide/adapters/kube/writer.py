@@ -1,13 +1,11 @@
-"""Changing the cluster: taint, cordon, uncordon, evict, delete a node. Each call is safe to repeat, and who
-may change a node is told by the annotations that it carries.
+"""Changes to the cluster: taint, cordon, uncordon, evict, delete a node. Every call is safe to repeat.
 
-A node is changed only as it was just seen (its resource version), a pod or a node deleted only by its
-UID. A request without an answer is `Unanswered`; its result is not guessed.
+A patch of a node is conditional on its resource version, the deletion of a pod or node on its UID. A
+request without an answer raises `Unanswered`; its result is not guessed.
 
-Who may change a node, told by the annotations that it carries. Pure: the patch is sent by others. The owner
-is there while a soft taint or a cordon is ours. The fences outlive it: they hold the highest token seen from
-each of the last operations, so a runner that stalled cannot undo what its successor did. Taints are an
-atomic list: all are sent back as they were, on the resource version they were read with.
+Annotations on the node say who may change it. The owner is set while a soft taint or cordon is ours. The
+fences outlive it: they keep the highest token of each of the last operations, so a stalled runner cannot
+undo what its successor did. Taints are an atomic list, so all of them are sent back as they were read.
 """
 
 from __future__ import annotations
@@ -60,6 +58,7 @@ def plan_soft_taint(node: WireNode, effect: SoftTaint, token: int) -> Patch | No
     owner = read_owner(node.metadata.annotations or {})
     _refuse_if_persons(node, effect)
     tainted = any(taint.key == OUR_TAINT.key for taint in node.spec.taints or ())
+    # Signed again under a newer token, so calls of the runner before are refused.
     if owner is not None and owner.token == token and tainted:
         return None
     stage = None if node.spec.unschedulable else names.TAINTED
@@ -82,12 +81,14 @@ def plan_cordon(node: WireNode, effect: Cordon, token: int) -> Patch | None:
 def plan_uncordon(node: WireNode, effect: Uncordon, token: int) -> Patch | None:
     fences = _fenced(node, effect, token)
     owner = read_owner(node.metadata.annotations or {})
+    # A person may have cordoned it since we gave it back.
     if owner is None and node.spec.unschedulable:
         raise NotOurs(f"node {effect.node_name} was cordoned by a person")
     if owner is None:
         return None
     cleared = {names.OWNER: None, names.TOKEN: None, names.STAGE: None}
     lifted: Patch = {"taints": _taints(node)}
+    # A soft taint alone leaves a cordon as it was: it may be a person's.
     if owner.cordoned:
         lifted["unschedulable"] = None
     return _patch(node, {**cleared, **_sign(fences, effect.operation_id, token)}, lifted)
@@ -129,6 +130,7 @@ def _wire_taint(taint: WireTaint) -> dict[str, Any]:
 def _fenced(node: WireNode, effect: SoftTaint | Cordon | Uncordon, token: int) -> dict[str, int]:
     """The fences of the node, if this operation and token may change it."""
     name, annotations = node.metadata.name, node.metadata.annotations or {}
+    # Another machine may have joined under the name.
     if node.metadata.uid != effect.node_uid:
         raise NotOurs(f"node {name} now has UID {node.metadata.uid}, not {effect.node_uid}")
     owner = read_owner(annotations)
@@ -136,6 +138,7 @@ def _fenced(node: WireNode, effect: SoftTaint | Cordon | Uncordon, token: int) -
         raise NotOurs(f"node {name} belongs to operation {owner.operation_id}")
     fences = _read_fences(name, annotations)
     highest = max(fences.get(effect.operation_id, token), owner.token if owner else token)
+    # The call of an older runner arrives late: its lease is over.
     if token < highest:
         raise NotOurs(f"node {name} was signed with token {highest}, which is above {token}")
     return fences
@@ -160,6 +163,7 @@ def _sign(fences: Mapping[str, int], operation_id: str, token: int) -> dict[str,
 
 def _patch(node: WireNode, annotations: Mapping[str, str | None], spec: Patch) -> Patch:
     meta = node.metadata
+    # The server refuses the patch if anything about the node changed since it was read.
     seen = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     return {"metadata": {**seen, "annotations": annotations}, "spec": spec}
 
@@ -243,6 +247,7 @@ class Actor:
         try:
             self._connection.try_act(call)
         except ApiError as refused:
+            # The UID is a condition of the delete: a node that joined again stays.
             if refused.conflict and self._uid_at(path, "the node") != effect.node_uid:
                 return  # another node of that name: what was asked for is gone
             if not refused.not_found:
@@ -275,7 +280,7 @@ class Actor:
                     continue
                 raise self._connection.refused_acting(refused, what) from refused
             return _decoded(body, WireNode, what)
-        raise Retryable(f"{what}: the node is changed by others all the time")
+        raise Retryable(f"{what}: others keep changing the node")
 
     def _read_node(self, path: str, what: str) -> WireNode | None:
         try:

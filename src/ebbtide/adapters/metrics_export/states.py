@@ -105,7 +105,7 @@ class States(Collector):
         open_work = _family("ebbtide_operations_open", "Operations in progress.")
         aside = _family("ebbtide_operations_set_aside", "Operations that wait for a person.")
         refused = _family(
-            "ebbtide_removals_set_aside", "Removals that the cloud refuses: the node stays cordoned."
+            "ebbtide_removals_set_aside", "Removals that the cloud refuses. Their nodes stay cordoned."
         )
         unfit = _family(
             "ebbtide_unfit_nodes", "Workers that are unwell, expired or drifted, by reason.", "reason"

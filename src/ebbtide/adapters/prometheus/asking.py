@@ -1,15 +1,13 @@
-"""Asking Prometheus: one query, its samples, or why it gave none; and many days of them, asked in parts,
-each kept in a file as soon as it is there.
-
-What Prometheus has kept, over many days: asked in parts, each kept in a file as soon as it is there.
+"""Queries to Prometheus: one at a time, with its samples or the reason why it gave none, and many days in
+parts.
 
     history = History(server, Span(url, start, end), Path("month.ebb.part"))
     curves = history.read(Asked("replicas", "kube_deployment_spec_replicas", 60))
     history.done()
 
-One answer holds at most 11,000 points of a series, so a month is asked in several. Where Prometheus vanishes
-half-way, the parts that are there stay in the file, and the same command asks only for the others. The file
-is removed once all is read. A line of it that was cut off is as if it was never written.
+An answer holds at most 11,000 points per series, so a month takes several queries. Each part is appended
+to the file as soon as it arrives: if Prometheus fails half-way, the same command asks only for the missing
+parts. A truncated line is ignored. The file is removed at the end.
 """
 
 from __future__ import annotations
@@ -218,7 +216,7 @@ class QueriedHistory:
         self.span = self._resume(span)
 
     def read(self, asked: RangeQuery, advance: Callable[[], None] = lambda: None) -> list[QueriedSeries]:
-        """All of it, each series once. `Unknown` where a part cannot be had; what is there stays."""
+        """All of it, each series once. `Unknown` if a part cannot be read; the parts that were read stay."""
         found: dict[tuple[tuple[str, str], ...], QueriedSeries] = {}
         for start, end in self.parts(asked):
             key = (asked.name, start, asked.step)
@@ -240,8 +238,13 @@ class QueriedHistory:
             yield at, last
             at = last - (last - at) % asked.step + asked.step
 
+    @property
+    def read_any(self) -> bool:
+        """Whether another run could use what is in the file."""
+        return bool(self._known)
+
     def done(self) -> None:
-        """All was read and written elsewhere."""
+        """All was read and written elsewhere, or nothing was read."""
         self._path.unlink(missing_ok=True)
 
     def _resume(self, span: QueriedSpan) -> QueriedSpan:

@@ -1,21 +1,18 @@
-"""What Prometheus says of use: CPU of the workers, `1 - avg(rate(node_cpu_seconds_total{mode="idle"}))`;
-whether workloads are used, by PromQL, each with a value or the reason for none; and players of game
-servers.
+"""Use as Prometheus sees it: CPU of the workers, signals of policies, and players of game servers.
 
-CPU use of the workers from Prometheus: `1 - avg(rate(node_cpu_seconds_total{mode="idle"}))`. One query
-answers, by node, how many CPUs idled, how many there are (the rate over all modes, so a node whose samples
-do not yet fill the window is not taken for busy) and when the newest sample was taken. Which node that is
-follows from its labels or from `node_uname_info`. A node whose samples are missing, old or not numbers has
-none. The average is over the others, unless more than a third of the nodes have none
-(`ebbtide.core.nodes.capacity`); anything else is a `problem`, never a zero. What each node uses, memory too,
-is asked for the page alone, by `USE_QUERY`.
+CPU of the workers is `1 - avg(rate(node_cpu_seconds_total{mode="idle"}))`. One query returns, by node, how
+many CPUs were idle, how many there are (the rate over all modes, so a node whose samples do not fill the
+window yet does not look busy), and the time of the newest sample. The node comes from the labels or from
+`node_uname_info`. Nodes whose samples are missing, old or not numbers are left out of the average; if they
+are more than a third, the reading is a `problem`, never zero (`ebbtide.core.nodes.capacity`). What each
+node uses is queried only for the pages, by `USE_QUERY`.
 
-Whether workloads are used, by PromQL: many queries at once, each with a value or the reason for none; and
-players of game servers, a sample for each pod, told by its labels `namespace` and `pod`. A value is the sum
-over the series of a query. Known is only what is answered in full: no series at all, a sample that is not a
-number, or fewer series than there were within the last hours are no value, since what is missing may be what
-is used. How many there were is asked of Prometheus itself, once, and remembered; so it outlives a restart,
-and a Lambda. A query that aggregates has one series, and vouches for itself.
+A signal is the sum over the series of its query. It is known only if the answer is complete: no series, a
+sample that is not a number, or fewer series than in the last hours mean unknown, since the missing ones
+may be those in use. The earlier number of series is read from Prometheus and remembered, so it survives a
+restart and works in a Lambda. A query that aggregates has one series, so this check does not apply.
+
+Players come as one sample per pod, by its labels `namespace` and `pod`.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
-"""The conditions of every store, said once: who may take a lease, who holds it, what a refused write of the
-record, a policy or a state means, and how often a call is repeated.
+"""The conditions that all stores share: who may take a lease, who holds it, why a write is refused, and
+when a call is repeated.
 
-Nothing here talks to a database. Each store states the same conditions in its own language so they
-are checked where the data is, and comes here to put a refusal into words.
+Nothing here talks to a database. Each store states the same conditions in its own language, where the data
+is, and uses this module to explain a refusal.
 
-Seconds are whole: a lease is held up to and including `until`, and may be taken by another only after it.
+Seconds are whole numbers. A lease is held up to and including `until`; after that, another runner may take
+it.
 
-Repeats a call that may be repeated, a bounded number of times, with jitter between. A call is repeated when
-its reply was lost, and when the store says that it is too busy. Once a reply was lost, nothing less than a
-definite answer ends in anything but `Unanswered`.
-
-What a refused write of a policy or state means, in the same words for every store. Nothing here talks to a
-database: a store finds out what is there and comes here to say it.
+`repeat` repeats a call a limited number of times, with jitter, if its reply was lost or the store is too
+busy. After a lost reply, only a definite answer counts; otherwise it raises `Unanswered`.
 """
 
 from __future__ import annotations
@@ -48,7 +45,7 @@ T = TypeVar("T")
 
 
 def repeat(clock: Clock, call: Callable[[bool], T], lost: Unanswered | None = None) -> T:
-    """`call` is told whether an earlier reply was lost, so whether it may have been done already; `lost` is
+    """`call` gets whether an earlier reply was lost, so whether it may have been done already; `lost` is
     one that was lost before."""
     failures = throttles = 0
     while True:
@@ -66,6 +63,7 @@ def repeat(clock: Clock, call: Callable[[bool], T], lost: Unanswered | None = No
             # Crash table: write-reply-lost. The nonce shows whether the write was ours.
             if lost is None:
                 raise
+            # Only the lost reply says what may have happened; this error says nothing was done now.
             if isinstance(error, StoreUnusable):
                 raise lost from error
         if lost is not None and failures >= ATTEMPTS:
@@ -100,6 +98,7 @@ class StoredLease:
         return bool(self.owner) and self.owner != owner and self.until >= now
 
     def take(self, name: str, owner: str, now: int, ttl_seconds: int) -> Lease:
+        # A new holder gets a new token, so calls of the one before can be told apart and refused.
         token = self.token if self.owner == owner else self.token + 1
         return Lease(name, owner, token, now + ttl_seconds)
 
@@ -143,6 +142,7 @@ class Outwaiting:
             self._seen.pop(name, None)
             return False
         before, since = self._seen.get(name, (held, now))
+        # Renewed, or our own clock went back: begin to wait again.
         if before != held or since > now:
             since = now
         self._seen[name] = (held, since)
@@ -155,7 +155,7 @@ def _too_far(held: StoredLease, now: int) -> bool:
 
 def held_by_another(name: str, held: StoredLease, now: int) -> LeaseLost:
     if not held.owner:
-        return LeaseLost(f"the lease {name!r} is taken and given back by others again and again: try again")
+        return LeaseLost(f"the lease {name!r} keeps being taken by others: try again")
     says = f"the lease {name!r} is held by {held.owner} until {a_time(held.until)}"
     if _too_far(held, now):
         minutes = LONGEST_LEASE_SECONDS // 60
@@ -192,6 +192,7 @@ def refusal(stored: Stored, record: Record) -> Conflict | None:
     lanes = tuple(zip(action_ids(record), stored.action_ids, strict=True))
     begins = next((wanted for wanted, open_id in lanes if wanted and wanted != open_id), "")
     ends = next((open_id for wanted, open_id in lanes if open_id and wanted != open_id), "")
+    # One write that swaps them would lose the steps of the operation that it ends.
     if begins and ends:
         return Conflict(
             f"cluster {record.cluster!r} is in the middle of {ends}: "
@@ -217,6 +218,7 @@ class Attempt:
         raises when it is definite that it is not, or when that can no longer be known."""
         if self.was_ours(stored):
             return
+        # Others have written over it: the nonce that would tell is gone.
         if self.reply_lost and stored.rev > self.record.rev + 1:
             raise Unanswered(
                 f"the reply to a write of cluster {self.record.cluster!r} was lost and others have written "

@@ -106,7 +106,8 @@ class Choice:
         """Of what can be chosen from: nodes left out of any plan may stay, but are not counted on."""
         pools = tuple((pool.name, pool.min_workers) for pool in self._settings.pools)
         zones = {node.zone for node in self._snapshot.cluster.workers}
-        return Floors(max(self._settings.min_workers, self._rules.min_nodes), pools, len(zones) > 1)
+        least = max(self._settings.min_workers, self._settings.awake_min_workers, self._rules.min_nodes)
+        return Floors(least, pools, len(zones) > 1)
 
     @cached_property
     def _bound(self) -> Decimal:
@@ -199,7 +200,7 @@ class Choice:
         yield Check("enough free", free >= wanted, says, Values(float(free), float(wanted)))
         if self._settings.headroom:
             lost = why_headroom_lost(draft, self._scene, self._snapshot, self._record, self._settings)
-            yield Check(Gate.HEADROOM_KEPT, not lost, lost or "no less headroom is left than there is")
+            yield Check(Gate.HEADROOM_KEPT, not lost, lost or "headroom is not reduced")
 
     def _launches(self, draft: Draft) -> Check:
         name, fresh = "launches allowed", len(draft.fresh)
@@ -254,10 +255,11 @@ class Choice:
 
     def _fates(self, draft: Draft) -> Iterator[NodeAnalysis]:
         """The lines of the table: what goes, what stays, and why."""
-        scene, rules = self._scene, self._rules
-        gone = {scene.sites[number].node.name: scene.sites[number] for number in draft.removed}
+        rules = self._rules
+        removed = [self._scene.sites[number] for number in draft.removed]
+        gone = {site.node.name: site for site in removed}
         taken_in = Counter(to for _, to in draft.moves)
-        nodes = {site.node.name: site.node for site in scene.sites if site.node.name not in gone}
+        nodes = {each.node.name: each.node for each in self._found.usable if each.node.name not in gone}
         left: Counter[str] = Counter({"nodes": len(nodes)})
         left.update(f"zone {node.zone}" for node in nodes.values())
         left.update(f"pool {node.pool}" for node in nodes.values())

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ebbtide.core.consolidation.outline import Size
-from ebbtide.core.consolidation.scene import Kind, Offered, Parcel, Scene
+from ebbtide.core.consolidation.scene import Offered, Parcel, PodShape, Scene
 from ebbtide.core.nodes.fit import Neighbours
 from ebbtide.core.nodes.headroom import NO_ROOM, Free, Wanted, room_for, why_less
 from ebbtide.core.nodes.room import Room, refused_by_node
@@ -56,7 +56,7 @@ class Draft:
     cost: Decimal = Decimal(0)
 
 
-class Space:
+class FreeRoom:
     """Free room of a site or of a planned node."""
 
     __slots__ = ("closed", "cpu", "extended", "memory", "name", "room", "shape", "slots", "taken_in")
@@ -74,7 +74,7 @@ class Space:
     def lacks(self, cpu: int, memory: int, slots: int = 1) -> bool:
         return (cpu > self.cpu and cpu > 0) or (memory > self.memory and memory > 0) or slots > self.slots
 
-    def holds(self, kind: Kind) -> int:
+    def holds(self, kind: PodShape) -> int:
         """How many pods of this kind find room, one after the other."""
         if not kind.admitted >> self.shape & 1:
             return 0
@@ -86,7 +86,7 @@ class Space:
         return max(count, 0)
 
 
-def _free(place: tuple[Space, Size]) -> Free:
+def _free(place: tuple[FreeRoom, Size]) -> Free:
     space, slack = place
     return NO_ROOM if space.closed else (space.cpu + slack[0], space.memory + slack[1], space.slots)
 
@@ -101,7 +101,7 @@ class Layout:
         self.neighbours = neighbours
         self.floors = floors
         self.spaces = [
-            Space(site.node.name, site.room, site.shape, room)
+            FreeRoom(site.node.name, site.room, site.shape, room)
             for site, room in zip(scene.sites, scene.rooms, strict=True)
         ]
         self._wanted = wanted
@@ -115,7 +115,7 @@ class Layout:
         ]
         self._spare_before = self._spare()
         self.removed: list[int] = []
-        self.moves: list[tuple[int, Space]] = []
+        self.moves: list[tuple[int, FreeRoom]] = []
         self._pools = Counter(site.node.pool for site in scene.sites)
         self._zones = Counter(site.node.zone for site in scene.sites)
         self.cost = scene.cost
@@ -147,7 +147,7 @@ class Layout:
         self._zones[site.node.zone] -= 1
         self.cost -= site.price
 
-    def fits(self, parcel: Parcel, space: Space) -> bool:
+    def fits(self, parcel: Parcel, space: FreeRoom) -> bool:
         kind = self.scene.kinds[parcel.kind]
         if space.lacks(kind.cpu_milli, kind.memory_mib) or not kind.admitted >> space.shape & 1:
             return False
@@ -162,7 +162,7 @@ class Layout:
         if not parcel.profile.free:
             self.neighbours.add(parcel.profile, self.spaces[parcel.site].room, count)
 
-    def put(self, number: int, space: Space) -> None:
+    def put(self, number: int, space: FreeRoom) -> None:
         parcel = self.scene.parcels[number]
         self._take(parcel, space, 1)
         self.moves.append((number, space))
@@ -173,7 +173,7 @@ class Layout:
         self._take(parcel, space, -1)
         self.lift(parcel, 1)
 
-    def _take(self, parcel: Parcel, space: Space, count: int) -> None:
+    def _take(self, parcel: Parcel, space: FreeRoom, count: int) -> None:
         kind = self.scene.kinds[parcel.kind]
         space.cpu -= count * kind.cpu_milli
         space.memory -= count * kind.memory_mib
@@ -184,7 +184,7 @@ class Layout:
         if not parcel.profile.free:
             self.neighbours.add(parcel.profile, space.room, count)
 
-    def first_fit(self, number: int, spaces: Iterable[Space]) -> Space | None:
+    def first_fit(self, number: int, spaces: Iterable[FreeRoom]) -> FreeRoom | None:
         parcel = self.scene.parcels[number]
         for space in spaces:
             self.looks += 1
@@ -206,11 +206,11 @@ class Layout:
         self.looks = 0
 
 
-def fill(scene: Scene, spaces: Sequence[Space], left: list[int]) -> list[tuple[Space, Content]]:
+def fill(scene: Scene, spaces: Sequence[FreeRoom], left: list[int]) -> list[tuple[FreeRoom, Content]]:
     """What goes where; `left` is what is still without a place afterwards."""
     worths = scene.worths
     order = sorted((k for k, count in enumerate(left) if count), key=lambda k: -worths[k])
-    found: list[tuple[Space, Content]] = []
+    found: list[tuple[FreeRoom, Content]] = []
     for space in sorted(spaces, key=lambda s: -scene.worth((s.cpu, s.memory, s.slots))):
         order = [kind for kind in order if left[kind]]
         if not order:
@@ -223,7 +223,7 @@ def fill(scene: Scene, spaces: Sequence[Space], left: list[int]) -> list[tuple[S
     return found
 
 
-def _best(scene: Scene, space: Space, order: Sequence[int], left: Sequence[int]) -> Content:
+def _best(scene: Scene, space: FreeRoom, order: Sequence[int], left: Sequence[int]) -> Content:
     kinds = scene.kinds
     fitting = [
         (number, kinds[number].cpu_milli, kinds[number].memory_mib, scene.worths[number])

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ebbtide.core.consolidation.drafts import Draft, Layout, Space
-from ebbtide.core.consolidation.scene import Scene, Site
+from ebbtide.core.consolidation.drafts import Draft, FreeRoom, Layout
+from ebbtide.core.consolidation.scene import ExistingNode, Scene
 
 MOST_LOOKS = 100_000
 """Rooms looked at before the rest is given up: on a large cluster the first steps are the good ones."""
@@ -103,7 +103,7 @@ class _Run:
             layout.put(each, place)
         return True
 
-    def _first_fit(self, number: int) -> Space | None:
+    def _first_fit(self, number: int) -> FreeRoom | None:
         """As `Layout.first_fit`, for what has no rules of its own."""
         layout, places = self._layout, self._places
         kind = layout.scene.kinds[number]
@@ -155,7 +155,7 @@ def keep_order(scene: Scene) -> list[int]:
     return sorted(range(len(scene.sites)), key=order)
 
 
-def _occupied(site: Site) -> bool:
+def _occupied(site: ExistingNode) -> bool:
     return bool(site.parcels) or not site.removable
 
 

@@ -48,11 +48,16 @@ def note_leaving(
     record: Record, nodes: Sequence[Removal | Source], operation_id: str, settings: Settings, now: int
 ) -> Record:
     """These are to go, as soon as each may."""
-    until = now + settings.consolidation.min_idle_seconds + GRACE_SECONDS
+    until = latest_end(settings, now)
     noted = tuple(
         EmptiedNode(node.node_name, node.node_uid, node.instance_id, operation_id, until) for node in nodes
     )
     return replace(record, leaving=record.leaving + noted)
+
+
+def latest_end(settings: Settings, now: int) -> int:
+    """Until when a node may keep its mark that was emptied by now."""
+    return now + settings.consolidation.min_idle_seconds + GRACE_SECONDS
 
 
 def keeps_mark(node: Node, record: Record) -> bool:
@@ -102,10 +107,10 @@ def _why_stays(
     wanted = settings.consolidation
     instance = snapshot.instance_of.get(node.name)
     if node.uid != leaving.node_uid or instance is None or instance.id != leaving.instance_id:
-        return Why(NodeCause.CHANGED, "it is not the node it was")
+        return Why(NodeCause.CHANGED, "it is no longer the same node")
     # Crash table: refused-leaves. It may be irrevocable: a second removal of it could be taken back.
     if any(removal.instance_id == instance.id for removal in open_removals(record)):
-        return Why(NodeCause.GOING, "its removal has begun already")
+        return Why(NodeCause.GOING, "its removal has already started")
     if settings.pool_named(node.pool) is None:
         return without_a_pool(node)
     age = now - node.created_at
@@ -144,6 +149,7 @@ def _why_gates_hold(
     checks = (
         Check("nodes kept", left >= least, says),
         gates.keeps_minimum(snapshot, record, settings, removals),
+        gates.keeps_awake(snapshot, record, settings, removals),
         gates.keeps_zones(snapshot, record, settings, removals),
         gates.within_budget(snapshot, record, settings, removals, RemovalReason.EMPTY),
         keeps_headroom(snapshot, record, settings, sorted(names)),

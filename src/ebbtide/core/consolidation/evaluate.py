@@ -79,7 +79,7 @@ def _reason(report: ConsolidationReport, rules: ConsolidationSettings) -> str:
         parts.append(f"{emptied} emptied by {moves}")
     if plan.slots:
         parts.append(f"{count_of(len(plan.slots), 'cheaper node')} launched first")
-    return ", ".join([*parts, "savings significant"]) if parts else "nothing was looked for"
+    return ", ".join([*parts, "savings significant"]) if parts else "not evaluated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,10 @@ def evaluate(
     operation_id: str,
     players: Mapping[str, int] | None = None,
 ) -> ConsolidationReport:
-    """All that was asked and found; a plan is looked for only where every check before it passes."""
-    return evaluated(Question(snapshot, record, settings, now, operation_id), players or {})
+    """All that was asked and found; a plan is looked for only where every check before it passes. Players are
+    those of the snapshot, as in a decision, unless others are handed in."""
+    counted = snapshot.players_of if players is None else players
+    return evaluated(Question(snapshot, record, settings, now, operation_id), counted)
 
 
 def evaluated(question: Question, players: Mapping[str, int]) -> ConsolidationReport:

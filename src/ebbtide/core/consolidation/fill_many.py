@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ebbtide.core.consolidation.drafts import Content, Space, fill
+from ebbtide.core.consolidation.drafts import Content, FreeRoom, fill
 from ebbtide.core.consolidation.scene import Scene
 from ebbtide.core.packing.fill import Arrays, Bools, Combos, Floats, Ints
 
@@ -23,16 +23,16 @@ _LAGGING = 0.05
 
 
 def fill_many(
-    scene: Scene, spaces: Sequence[Space], left: list[int], seed: int
-) -> list[tuple[Space, Content]]:
+    scene: Scene, spaces: Sequence[FreeRoom], left: list[int], seed: int
+) -> list[tuple[FreeRoom, Content]]:
     """As `fill`."""
     spaces = [space for space in spaces if space.cpu >= 0 and space.memory >= 0 and space.slots > 0]
     if not spaces:
         return []
-    filler = _Filler(scene, spaces, left, seed)
+    filler = _BatchFiller(scene, spaces, left, seed)
     if filler.nothing_fits:
         return []
-    shapes: dict[int, list[Space]] = {}
+    shapes: dict[int, list[FreeRoom]] = {}
     for space in spaces:
         shapes.setdefault(space.shape, []).append(space)
     for shape, members in shapes.items():
@@ -43,8 +43,8 @@ def fill_many(
     return found + fill(scene, filler.after(), left)
 
 
-class _Filler:
-    def __init__(self, scene: Scene, spaces: Sequence[Space], left: Sequence[int], seed: int) -> None:
+class _BatchFiller:
+    def __init__(self, scene: Scene, spaces: Sequence[FreeRoom], left: Sequence[int], seed: int) -> None:
         self._kinds = scene.kinds
         self._rng = np.random.default_rng(seed)
         size = np.array([(kind.cpu_milli, kind.memory_mib, 1) for kind in scene.kinds], dtype=float)
@@ -67,14 +67,14 @@ class _Filler:
                 admitted=np.ones((len(rooms), len(size)), dtype=bool),
             )
         )
-        self.found: list[tuple[Space, Content]] = []
+        self.found: list[tuple[FreeRoom, Content]] = []
 
     @property
     def nothing_fits(self) -> bool:
         """Where all rooms are full there is nothing to draw from."""
         return not len(self._combos.members)
 
-    def fill_shape(self, shape: int, spaces: Sequence[Space]) -> None:
+    def fill_shape(self, shape: int, spaces: Sequence[FreeRoom]) -> None:
         admitted = np.array([bool(kind.admitted >> shape & 1) for kind in self._kinds])
         order = self._rng.permutation(len(spaces))
         for part in np.array_split(order, min(len(order), _BATCHES)):
@@ -83,7 +83,7 @@ class _Filler:
                 return
             self._fill_batch([spaces[number] for number in part.tolist()], usable)
 
-    def _fill_batch(self, spaces: Sequence[Space], usable: Bools) -> None:
+    def _fill_batch(self, spaces: Sequence[FreeRoom], usable: Bools) -> None:
         left: Floats = np.array(self.left, dtype=float)
         lag = left / np.maximum(self._first, 1.0) - left.sum() / self._first.sum()
         self._combos.revalue(np.where(usable, self._worth * (1.0 + _LAGGING * lag), -1.0))
@@ -109,7 +109,7 @@ class _Filler:
         members = np.where(any_[:, np.newaxis], members, len(self._size))
         self._take(spaces, ranked, drawn, members.reshape(_DRAWN + 1, len(spaces), _DRAWS, 3))
 
-    def _take(self, spaces: Sequence[Space], ranked: Ints, drawn: Ints, members: Ints) -> None:
+    def _take(self, spaces: Sequence[FreeRoom], ranked: Ints, drawn: Ints, members: Ints) -> None:
         """Room by room, the best draw of which everything is still there."""
         nothing, left = len(self._size), self.left
         for row, (space, choices) in enumerate(zip(spaces, ranked.tolist(), strict=True)):
@@ -127,13 +127,13 @@ class _Filler:
                 left[kind] -= count
             self.found.append((space, list(content.items())))
 
-    def after(self) -> list[Space]:
+    def after(self) -> list[FreeRoom]:
         """The rooms as they are with what was put into them."""
-        rest: list[Space] = []
+        rest: list[FreeRoom] = []
         for space, content in self.found:
             size = space.cpu, space.memory, space.slots
             for kind, count in content:
                 each = self._kinds[kind]
                 size = size[0] - count * each.cpu_milli, size[1] - count * each.memory_mib, size[2] - count
-            rest.append(Space(space.name, size, space.shape, space.room))
+            rest.append(FreeRoom(space.name, size, space.shape, space.room))
         return rest

@@ -17,19 +17,19 @@ from ebbtide.core.consolidation import game_servers
 from ebbtide.core.consolidation.outline import Outline, Place, Size
 from ebbtide.core.consolidation.scene import (
     NOTHING_HELD,
+    ExistingNode,
     Held,
-    Kind,
     Offered,
     Parcel,
+    PodShape,
     Scene,
-    Site,
     alike_by,
     held_of,
     sum_of,
 )
 from ebbtide.core.nodes.capacity import doomed
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
-from ebbtide.core.nodes.fit import Neighbours, Profile
+from ebbtide.core.nodes.fit import Neighbours, RuleProfile, ruling
 from ebbtide.core.nodes.offers import offer_name
 from ebbtide.core.nodes.room import Room, refused_by_node, residents_of, room_of_new
 from ebbtide.core.nodes.targets import marked, without_a_pool
@@ -102,9 +102,8 @@ def look(
     sizes = [offer.room for offer in offers]
     sizes += [shares.of(each.node.allocatable, each.node.max_pods) for each in usable]
     most = (max((s[0] for s in sizes), default=0), max((s[1] for s in sizes), default=0), 0)
-    for each in judged:
-        judging.sort_pods(each, most)
-        judging.keep_what_is_new(each)
+    judging.sort_pods(judged, most)
+    judging.keep_what_is_new(judged)
     outline = outline_of(usable, offers, shares)
     return Look(judged, usable, outline, currency, snapshot.cluster, offers, now)
 
@@ -144,7 +143,7 @@ class _Judging:
         if instance is None:
             return Why(NodeCause.NO_INSTANCE, "the cloud lists no instance of ours for it")
         if instance.id in self._doomed or not instance.alive:
-            return Why(NodeCause.GOING, "it is already going")
+            return Why(NodeCause.GOING, "it is already being removed")
         if node.unschedulable:
             return Why(NodeCause.CORDONED, "it is cordoned")
         if node.owner is not None and each.target:
@@ -163,13 +162,32 @@ class _Judging:
             return Why(NodeCause.NO_PRICE, says, each.price.currency)
         return None
 
-    def sort_pods(self, each: Judged, most: Size) -> None:
+    def sort_pods(self, judged: Sequence[Judged], most: Size) -> None:
+        """Most pods of a cluster are like many others, and may be moved: what holds for one of these is asked
+        once, and only nodes with others are gone through pod by pod."""
+        loads = self._snapshot.cluster.loads
+        for each in judged:
+            each.held = loads.get(each.node.name, EMPTY).of(held_of)
+        different: dict[tuple[object, ...], Pod] = {}
+        for each in judged:
+            if self._is_plain(each.held, most):
+                different |= each.held.different
+        stay = {alike for alike, pod in different.items() if self._why_stays(pod, most) is not None}
+        for each in judged:
+            if self._is_plain(each.held, most) and each.held.alikes.isdisjoint(stay):
+                each.movable = each.held.loose
+            else:
+                self._sort_pods_of(each, most)
+
+    def _is_plain(self, held: Held, most: Size) -> bool:
+        """Whether it is enough to ask for one of all loose pods that are alike."""
+        too_large = held.largest[0] > most[0] or held.largest[1] > most[1]
+        return not (self._players or held.special or too_large)
+
+    def _sort_pods_of(self, each: Judged, most: Size) -> None:
         first: Why | None = None
         more = 0
-        held = each.held = self._snapshot.cluster.loads.get(each.node.name, EMPTY).of(held_of)
-        if self._all_move(held, most):
-            each.movable = held.loose
-            return
+        held = each.held
         movable: list[Pod] = []
         staying: list[Pod] = []
         for pod in held.loose:
@@ -183,12 +201,6 @@ class _Judging:
         if first and not each.kept:
             others = f" (and {more - 1} more)" if more > 1 else ""
             each.kept = replace(first, says=first.says + others)
-
-    def _all_move(self, held: Held, most: Size) -> bool:
-        """Whether each pod may be moved; where one may not, all are asked for the reason."""
-        if self._players or held.special or held.largest[0] > most[0] or held.largest[1] > most[1]:
-            return False
-        return all(not self._why_stays(held.different[alike], most) for alike in held.alikes - self._free)
 
     def _why_stays(self, pod: Pod, most: Size) -> Why | None:
         asked = pod.requests
@@ -212,21 +224,30 @@ class _Judging:
             return Why(NodeCause.NO_PLACE, says, pod.full_name)
         return None
 
-    def keep_what_is_new(self, each: Judged) -> None:
-        """A node that was launched, or emptied, just now."""
+    def keep_what_is_new(self, judged: Sequence[Judged]) -> None:
+        """Nodes that were launched, or emptied, just now."""
         rules = self._settings.consolidation
-        each.idle_since = 0 if each.pods else self._emptied.get(each.node.uid, 0)
-        if each.kept:
-            return
-        age = each.age(self._now)
-        if age < rules.min_uptime_seconds:
-            least = a_while(rules.min_uptime_seconds)
-            says = f"it is {a_while(age)} old, at least {least} required"
-            each.kept = Why(NodeCause.TOO_YOUNG, says)
-        elif not each.pods and (idle := each.idle(self._now)) < rules.min_idle_seconds:
-            least = a_while(rules.min_idle_seconds)
-            says = f"it has been empty for {a_while(idle)}, at least {least} required"
-            each.kept = Why(NodeCause.NOT_IDLE, says)
+        young = {each.node.name for each in self._young(judged)}
+        for each in judged:
+            each.idle_since = 0 if each.pods else self._emptied.get(each.node.uid, 0)
+            if each.kept:
+                continue
+            if each.node.name in young:
+                least = a_while(rules.min_uptime_seconds)
+                says = f"it is {a_while(each.age(self._now))} old, at least {least} required"
+                each.kept = Why(NodeCause.TOO_YOUNG, says)
+            elif not each.pods and (idle := each.idle(self._now)) < rules.min_idle_seconds:
+                least = a_while(rules.min_idle_seconds)
+                says = f"it has been empty for {a_while(idle)}, at least {least} required"
+                each.kept = Why(NodeCause.NOT_IDLE, says)
+
+    def _young(self, judged: Sequence[Judged]) -> Iterator[Judged]:
+        """Only the youngest are asked for their age, up to the first that is old enough."""
+        least = self._settings.consolidation.min_uptime_seconds
+        for each in sorted(judged, key=lambda one: one.node.created_at, reverse=True):
+            if each.age(self._now) >= least:
+                return
+            yield each
 
 
 def _analysis(each: Judged, now: int) -> NodeAnalysis:
@@ -269,9 +290,10 @@ class Judged:
 
 
 def outline_of(usable: Sequence[Judged], offers: Sequence[Offered], shares: Shares) -> Outline:
-    sizes: Counter[Size] = Counter()
+    sizes: dict[Size, int] = {}
     for each in usable:
-        sizes.update(each.held.sizes)
+        for size, often in each.held.sizes.items():
+            sizes[size] = sizes.get(size, 0) + often
     places = tuple(_place(each, shares) for each in usable)
     return Outline(places, tuple((offer.room, offer.price) for offer in offers), sizes)
 
@@ -282,15 +304,17 @@ def build(
     rooms = [_labels_of(each.node) for each in usable]
     known = {room.name for room in rooms}
     others = [_labels_of(node) for node in view.nodes if node.name not in known]
-    neighbours = Neighbours((room, view.pods_on.get(room.name, ())) for room in (*rooms, *others))
+    loads = [(room, view.loads.get(room.name, EMPTY)) for room in (*rooms, *others)]
+    rulers = [pod for _, load in loads for pod in load.of(ruling)]
+    neighbours = Neighbours([(room, load.pods) for room, load in loads], rulers=rulers)
     shapes = _Shapes(_asked_by(usable))
     shape_of = [shapes.number(room) for room in rooms]
     offers = [_shaped(offer, shapes) for offer in offers]
     kinds = _Kinds(shapes)
     parcels: list[Parcel] = []
-    sites: list[Site] = []
+    sites: list[ExistingNode] = []
     # By identity: pods of one template share their values.
-    known_parts: dict[tuple[int, int, int, str], tuple[int, Profile, bool]] = {}
+    known_parts: dict[tuple[int, int, int, str], tuple[int, RuleProfile, bool]] = {}
     for number, each in enumerate(usable):
         first = len(parcels)
         for pod in each.movable:
@@ -360,9 +384,9 @@ def _place(each: Judged, shares: Shares) -> Place:
     return Place(price, share, _less(share, each.held.tied_size), each.held.loose_size, not each.kept)
 
 
-def _site(each: Judged, place: Place, shape: int, held: tuple[int, ...]) -> Site:
+def _site(each: Judged, place: Place, shape: int, held: tuple[int, ...]) -> ExistingNode:
     node, share = each.node, place.share
-    return Site(
+    return ExistingNode(
         node=node,
         price=place.price,
         room=_less(place.free, place.load),
@@ -434,5 +458,5 @@ class _Kinds:
         key = (pod.requests.cpu_milli, pod.requests.memory_mib, admitted)
         return self._known.setdefault(key, len(self._known))
 
-    def all(self) -> tuple[Kind, ...]:
-        return tuple(Kind(*key) for key in self._known)
+    def all(self) -> tuple[PodShape, ...]:
+        return tuple(PodShape(*key) for key in self._known)

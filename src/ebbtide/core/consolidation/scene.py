@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ebbtide.core.consolidation import game_servers
 from ebbtide.core.consolidation.outline import Outline, Size
-from ebbtide.core.nodes.fit import Profile
+from ebbtide.core.nodes.fit import RuleProfile
 from ebbtide.core.nodes.room import Room
 from ebbtide.core.packing.problem import Vector
 from ebbtide.model.pod import Pod, Scheduling
@@ -28,7 +28,7 @@ SYSTEM = "kube-system"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PodShape:
     cpu_milli: int
     memory_mib: int
     admitted: int
@@ -41,13 +41,13 @@ class Parcel(NamedTuple):
     pod: Pod
     site: int
     kind: int
-    profile: Profile
+    profile: RuleProfile
     alone: bool
     """Placed by itself, with every rule asked: it has to do with others, or asks for something special."""
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ExistingNode:
     """A node that is there."""
 
     node: Node
@@ -169,9 +169,9 @@ def alike_by(pod: Pod) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class Scene:
-    sites: tuple[Site, ...]
+    sites: tuple[ExistingNode, ...]
     parcels: tuple[Parcel, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[PodShape, ...]
     offers: tuple[Offered, ...]
     outline: Outline
     rooms: Sequence[Room]
@@ -200,12 +200,9 @@ class Scene:
     @cached_property
     def largest_first(self) -> tuple[tuple[int, ...], ...]:
         """The parcels of each site: what has rules of its own before the rest, and large before small."""
-
-        def order(number: int) -> tuple[bool, float, str]:
-            parcel = self.parcels[number]
-            return not parcel.alone, -self.worths[parcel.kind], parcel.pod.uid
-
-        return tuple(tuple(sorted(site.parcels, key=order)) for site in self.sites)
+        worths = self.worths
+        places = [(not each.alone, -worths[each.kind], each.pod.uid) for each in self.parcels]
+        return tuple(tuple(sorted(site.parcels, key=places.__getitem__)) for site in self.sites)
 
     @cached_property
     def begins_with(self) -> tuple[tuple[int, int], ...]:
@@ -222,4 +219,4 @@ class Scene:
     def held_worths(self) -> tuple[float, ...]:
         """What the parcels of each site are worth."""
         worths = [self.worths[parcel.kind] for parcel in self.parcels]
-        return tuple(sum(worths[each] for each in site.parcels) for site in self.sites)
+        return tuple(sum([worths[each] for each in site.parcels]) for site in self.sites)

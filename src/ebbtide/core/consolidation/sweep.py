@@ -19,9 +19,9 @@ from ebbtide.core.consolidation.drafts import (
     Content,
     Draft,
     Floors,
+    FreeRoom,
     Fresh,
     Layout,
-    Space,
     fill,
 )
 from ebbtide.core.consolidation.eliminate import (
@@ -37,7 +37,7 @@ from ebbtide.core.consolidation.scene import Offered, Scene
 from ebbtide.core.nodes.fit import Neighbours
 from ebbtide.core.nodes.headroom import Wanted
 from ebbtide.core.nodes.room import Room, room_of_new
-from ebbtide.core.packing import Item, NodeType, Rules
+from ebbtide.core.packing import Item, NodeType, PlacementRules
 from ebbtide.core.packing.pack import PLAIN_UNITS, needing_solver, pack_within
 from ebbtide.core.packing.types import Budget
 from ebbtide.model.settings import Packer
@@ -190,7 +190,7 @@ class _Replacement:
         self._lifted: list[int] = []
         self._opened: list[Room] = []
         self._fresh: list[Fresh] = []
-        self._fresh_spaces: list[Space] = []
+        self._fresh_spaces: list[FreeRoom] = []
         self._admitted: list[int] = []
         """Shapes that admit all that is on each new node."""
 
@@ -231,7 +231,7 @@ class _Replacement:
         self._layout.neighbours.open_room(room)
         self._opened.append(room)
 
-    def _place_alone(self, kept: Sequence[Space]) -> bool:
+    def _place_alone(self, kept: Sequence[FreeRoom]) -> bool:
         """Those with rules of their own, in the order of the moves, since each changes what the next may do:
         on a node that stays, else on a new one that has room, else on the cheapest of its own."""
         layout, scene = self._layout, self._scene
@@ -253,7 +253,7 @@ class _Replacement:
                 layout.put(number, space)
         return True
 
-    def _place_many(self, kept: Sequence[Space]) -> dict[int, str] | None:
+    def _place_many(self, kept: Sequence[FreeRoom]) -> dict[int, str] | None:
         scene = self._scene
         waiting: list[list[int]] = [[] for _ in scene.kinds]
         for site in self._removed:
@@ -268,7 +268,7 @@ class _Replacement:
         packed = self._packed(waiting)
         return None if packed is None else moves | packed
 
-    def _filled(self, kept: Sequence[Space], left: list[int]) -> list[tuple[Space, Content]]:
+    def _filled(self, kept: Sequence[FreeRoom], left: list[int]) -> list[tuple[FreeRoom, Content]]:
         if self._budget.packer is Packer.HIGHS and sum(left) > PLAIN_UNITS:
             with needing_solver():
                 from ebbtide.core.consolidation.fill_many import fill_many
@@ -313,11 +313,11 @@ class _Replacement:
     def _fresh_cost(self) -> Decimal:
         return sum((fresh.offer.price for fresh in self._fresh), Decimal(0))
 
-    def _rules(self, admitted: int) -> Rules:
+    def _rules(self, admitted: int) -> PlacementRules:
         names = frozenset(o.name for o in self._offers if admitted >> o.shape & 1)
-        return Rules() if len(names) == len(self._offers) else Rules(types=names)
+        return PlacementRules() if len(names) == len(self._offers) else PlacementRules(types=names)
 
-    def _open(self, offer: Offered, admitted: int) -> Space:
+    def _open(self, offer: Offered, admitted: int) -> FreeRoom:
         fresh = Fresh(self._keys(len(self._fresh)), offer)
         space = self._space(fresh.key, offer)
         self._make_known(space.room)
@@ -326,9 +326,9 @@ class _Replacement:
         self._fresh_spaces.append(space)
         return space
 
-    def _space(self, name: str, offer: Offered) -> Space:
+    def _space(self, name: str, offer: Offered) -> FreeRoom:
         room = room_of_new(name, offer.pool, offer.node_type, offer.zone)
-        return Space(name, offer.room, offer.shape, room)
+        return FreeRoom(name, offer.room, offer.shape, room)
 
     def _reach_floor(self) -> None:
         """Where fewer nodes would do than are always kept, the cheapest make up their number."""

@@ -8,7 +8,9 @@ Weights and quantiles come from origins whose outcome is known: what is forecast
 what would have been forecast for the days before. The weights begin with how wrong each member was by itself.
 Then they follow the error of the combination downhill: members that err in opposite directions are worth more
 together. They do so in two ways, over the whole past again and again, and once through it from origin to
-origin: the first finds more, the second follows what changes. Used is the mean of both.
+origin: the first finds more, the second follows what changes. Used is the mean of both. At last the
+combination is itself weighed against the last value and the level, by what it would have said at each origin
+before it learned from that: where there is no pattern, these two are better than what looked like one.
 
 Simple forecasts that are combined: the same time of earlier days or weeks, corrected by how far off that is
 just now, or grown as the last hours or the last day grew. All origins are computed at once. An origin is the
@@ -62,11 +64,6 @@ LEVEL_VALUES = 288
 """Of those days, evenly taken: a median of more is no better."""
 OLDEST_DAYS = 21
 """How far any member looks back."""
-SEASONAL_NAIVE, LAST_VALUE = 2, 0
-NAIVE = (LAST_VALUE, 1, SEASONAL_NAIVE)
-"""Where these are among the members, with the last hour: all others must be worth their trouble."""
-
-
 COUNT = (
     2
     + len(PROFILES) * len(FADES)
@@ -75,6 +72,8 @@ COUNT = (
     + len(MEDIANS)
     + 2 * len(LEVEL_DAYS)
 )
+LAST_VALUE, SEASONAL_NAIVE, LEVEL = 0, 2, COUNT - 1
+"""Where these are among the members; the level is the median of the last week."""
 
 
 def predictions(values: Floats, origins: Ints, ahead: Ints, per_day: int) -> Floats:
@@ -216,14 +215,17 @@ MEDIAN, NINETY, HIGH = LEVELS = (0.5, 0.9, 0.95)
 BUCKETS = 6
 """Parts of the horizon that are weighted and measured apart: what is good for the next hour need not be good
 for tomorrow."""
-POWER = 16.0
-"""How strongly small errors are preferred to begin with."""
+POWER = 24.0
+"""How strongly small errors are preferred, to begin with and at last."""
 WHOLE = 0.5
 """How much of a member's error is that over the whole horizon: a part alone is a small sample."""
-NAIVE_COUNTS = 1000.0
-"""What a naive member counts at equal error, to any other: where nothing can be learned, the best of many is
-only the luckiest."""
-STEPS_DOWN, PACE, PACE_BY_ORIGIN = 20, 3.0, 1.0
+PLAIN = [LAST_VALUE, LEVEL]
+"""Members that need no pattern: all others must be worth their trouble."""
+PLAIN_COUNTS = 1000.0
+"""What each of them counts at equal error, to any other member: the best of many may only be the luckiest."""
+PLAIN_AGAINST = np.array([40.0, 2.0])
+"""What each of them counts at equal error, to the combination of all."""
+STEPS_DOWN, PACE, PACE_BY_ORIGIN = 10, 3.0, 1.0
 LEAST_WEIGHT = 1e-6
 FORGETS = 0.97
 """What an error counts for the weights, to that of the origin after it: what was good lately is preferred."""
@@ -337,22 +339,25 @@ class Past:
         off = np.abs(made - self.truth)
         whole = WHOLE * (off @ self._counts)
         count_of = np.ones(len(made))
-        count_of[list(NAIVE)] = NAIVE_COUNTS
+        count_of[PLAIN] = PLAIN_COUNTS
         now, then = np.empty(ahead.shape[1]), np.empty(made.shape[1])
         for part in np.unique(self._part):
             here, there = _where(self._part, part), _where(self._part_then, part)
             counts = self._counts[there] / self._counts[there].sum()
+            moves = self._moves((here.start + here.stop - 1) // 2 + 1)
             error = np.maximum((1 - WHOLE) * (off[:, there] @ counts) + whole, 1e-9)
-            error[LAST_VALUE] = max(error[LAST_VALUE], self._moves((here.start + here.stop - 1) // 2 + 1))
+            error[LAST_VALUE] = max(error[LAST_VALUE], moves)
             weight = (error / error.min()) ** -POWER * count_of
             heard = weight > LEAST_WEIGHT * weight.max()
             weight, values = weight[heard] / weight[heard].sum(), made[heard, there]
             truth, unit = self.truth[there], float(error.min())
-            weight = (
-                _downhill(weight, values, truth, counts / unit)
-                + _one_by_one(weight, values, truth, self._row[there], unit)
-            ) / 2
-            now[here], then[there] = weight @ ahead[heard, here], weight @ values
+            learned, said = _one_by_one(weight, values, truth, self._row[there], unit)
+            weight = (_downhill(weight, values, truth, counts / unit) + learned) / 2
+            alone = off[PLAIN, there] @ counts
+            alone[0] = max(alone[0], moves)
+            share = _shares(alone, float(np.abs(said - truth) @ counts))
+            now[here] = share @ np.vstack([weight @ ahead[heard, here], ahead[PLAIN, here]])
+            then[there] = share @ np.vstack([weight @ values, made[PLAIN, there]])
         return now, then
 
     def _moves(self, steps: int) -> float:
@@ -409,15 +414,25 @@ def _downhill(weight: Floats, made: Floats, truth: Floats, count: Floats) -> Flo
     return total / STEPS_DOWN
 
 
-def _one_by_one(weight: Floats, made: Floats, truth: Floats, row: Ints, unit: float) -> Floats:
+def _one_by_one(weight: Floats, made: Floats, truth: Floats, row: Ints, unit: float) -> tuple[Floats, Floats]:
     """The same, with one step for each origin, the oldest first: which members err together today counts
-    more than which did two weeks ago."""
+    more than which did two weeks ago. And what the weights said at each before they learned from it."""
     total, turns = np.zeros_like(weight), [0, *(np.flatnonzero(np.diff(row)) + 1).tolist(), len(row)]
+    said = np.empty_like(truth)
     for begin, end in pairwise(turns):
         values = made[:, begin:end]
-        slope = values @ np.sign(weight @ values - truth[begin:end])
+        said[begin:end] = weight @ values
+        slope = values @ np.sign(said[begin:end] - truth[begin:end])
         steps = slope * (-PACE_BY_ORIGIN / (unit * (end - begin)))
         weight = weight * np.exp(steps - steps.max())
         weight /= weight.sum()
         total += weight
-    return total / (len(turns) - 1)
+    return total / (len(turns) - 1), said
+
+
+def _shares(alone: Floats, own: float) -> Floats:
+    """Of the combination with the error `own`, and of each plain member with that error alone."""
+    least = max(float(alone.min()), 1e-9)
+    against = np.concatenate([[1.0], PLAIN_AGAINST])
+    share = against * (np.maximum([own, *alone], 1e-9) / least) ** -POWER
+    return np.asarray(share / share.sum())

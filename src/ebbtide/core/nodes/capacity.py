@@ -53,22 +53,29 @@ def _operations(record: Record) -> tuple[Operation, ...]:
     return record.operations + record.all_set_aside
 
 
-def _idle(record: Record) -> bool:
-    """Nothing is in progress: most of the time, and asked often."""
-    return not (record.scaling_in_progress or record.all_set_aside or record.spots or record.refused)
+def nothing_open(record: Record) -> bool:
+    """Nothing is in progress, set aside or refused: most of the time, and asked often."""
+    return not (
+        record.launching
+        or record.removing
+        or record.launching_aside
+        or record.removing_aside
+        or record.spots
+        or record.refused
+    )
 
 
 def open_removals(record: Record) -> tuple[Removal, ...]:
     """Every removal that is not over, whatever started it; also one that the cloud refused and that was set
     aside."""
-    if _idle(record):
+    if nothing_open(record):
         return ()
     return (*removals_in_progress(record), *_halted(record))
 
 
 def removals_in_progress(record: Record) -> tuple[Removal, ...]:
     """Those that somebody works on. What was set aside waits for the cloud and holds up no budget."""
-    if _idle(record):
+    if nothing_open(record):
         return ()
     return tuple(removal for removal in _removals(record) if not removal.settled)
 
@@ -98,7 +105,7 @@ def expected_slots(record: Record) -> tuple[Slot, ...]:
 
 
 def _expected(record: Record, operations: Iterable[Operation]) -> tuple[Slot, ...]:
-    if _idle(record):
+    if nothing_open(record):
         return ()
     slots = [slot for operation in operations for slot in operation.slots]
     slots += [spot.slot for spot in record.spots if spot.slot is not None]
@@ -112,6 +119,8 @@ def condemned(record: Record) -> frozenset[str]:
 
 def doomed(record: Record) -> frozenset[str]:
     """Instances that are being removed, or that the cloud has said it will take."""
+    if nothing_open(record):
+        return frozenset()
     removed = {r.instance_id for r in open_removals(record) if r.dooms} | condemned(record)
     interrupted = {s.instance_id for s in record.spots if s.kind is SpotKind.INTERRUPTION}
     return frozenset(removed | interrupted)
@@ -128,6 +137,8 @@ def standing(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
 def enlisted(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
     """Those that stand, and those that we cordoned ourselves and are about to give back: nothing is launched
     in their place."""
+    if not doomed(record):
+        return snapshot.enlisted
     return tuple(n for n in staying(snapshot, record) if n.cordoned_by_us or not n.unschedulable)
 
 
@@ -154,6 +165,8 @@ def missing_by_pool(snapshot: Snapshot, record: Record, pools: Iterable[Pool]) -
 def total(snapshot: Snapshot, record: Record, pool: str | None = None) -> int:
     """Nodes that exist or may yet come to exist, in one pool or in all. A Node object that outlived its
     instance is none of them: after a mass loss these alone would fill the maximum."""
+    if not snapshot.unmatched and not expected_slots(record):
+        return len(snapshot.alive) if pool is None else snapshot.alive_by_pool.get(pool, 0)
     alive, unmatched, unseen = _existing(snapshot, record, pool)
     return len(alive) + len(unmatched) + len(unseen)
 

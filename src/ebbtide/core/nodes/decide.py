@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ebbtide.core.consolidation.evaluate import consolidate
 from ebbtide.core.nodes import gates, headroom
@@ -22,6 +23,7 @@ from ebbtide.core.nodes.orphans import (
     graces,
     in_place_of_minimum,
     lone_instances,
+    may_be_foreign,
     overdue,
     retry,
     says_gone,
@@ -60,8 +62,8 @@ from ebbtide.model.snapshot import Node, Snapshot
 def decide(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str, brief: bool = False
 ) -> Decision:
-    """Where it is `brief`, the report on a consolidation that was not looked into, or finds nothing cheaper,
-    says less."""
+    """If it is `brief`, there is less detail on why each node stays, and on a consolidation that was not
+    evaluated or finds nothing cheaper."""
     question = Question(snapshot, record, settings, now, operation_id(now, decision_id), brief)
     verdicts: list[Verdict] = []
     for action, strategy in STRATEGIES:
@@ -99,9 +101,14 @@ WHERE_WANTED = (Action.REPAIR, Action.REPLACE, Action.CONSOLIDATE)
 
 
 def _why_nothing(verdicts: list[Verdict]) -> str:
+    """A reason that holds for several actions, such as a cluster that cannot be read, is reported once."""
     told = [v for v in verdicts if v.action in (Action.SCALE_UP, Action.SCALE_DOWN)]
     told += [v for v in verdicts if v.action in WHERE_WANTED and v.checks[0].passed]
-    return "; ".join(f"no {_spoken(v.action)}: {v.failed.says}" for v in told if v.failed)
+    by_reason: dict[str, list[str]] = {}
+    for verdict in told:
+        if verdict.failed:
+            by_reason.setdefault(verdict.failed.says, []).append(f"no {_spoken(verdict.action)}")
+    return "; ".join(f"{', '.join(names)}: {says}" for says, names in by_reason.items())
 
 
 def _spoken(action: Action) -> str:
@@ -115,14 +122,13 @@ def _adopt(q: Question, answer: Answer) -> Iterator[Check]:
     yield gates.not_paused(q.record)
     yield gates.all_matched(q.snapshot)
     lone, times = lone_instances(q.snapshot, q.record), graces(q.snapshot, q.record, q.settings)
-    late = [i for i in lone if overdue(q.record, i.id, q.settings, q.now, times)]
-    grace = q.settings.orphan_grace_seconds * times
-    yield Check(
-        "orphan instance",
-        bool(late),
-        _older(len(late), len(lone), "lone instance", grace),
-        Values(len(late), 1),
-    )
+    # Two clusters of one name in one account would terminate each other's workers.
+    ours = [i for i in lone if not may_be_foreign(i, q.settings)]
+    late = [i for i in ours if overdue(q.record, i.id, q.settings, q.now, times)]
+    says = _older(len(late), len(ours), "lone instance", q.settings.orphan_grace_seconds * times)
+    if others := len(lone) - len(ours):
+        says += f"; {others} may be of another cluster with the same name"
+    yield Check("orphan instance", bool(late), says, Values(len(late), 1))
     answer.slots = tuple(
         Slot(
             key=i.key,
@@ -207,7 +213,7 @@ def _release(q: Question, answer: Answer) -> Iterator[Check]:
 def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     backoff = launch_backoff(q.record, q.settings)
     waits = backed_off(backoff.failures, backoff.until, q.now)
-    without = frozenset() if waits.passed else frozenset(backoff.offers)
+    without = frozenset() if waits.passed else frozenset(backoff.about)
     q = replace(q, settings=without_minimum(q.settings, without))
     settings, record = q.settings, q.record
     yield can_launch(q)
@@ -224,9 +230,12 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check("below maximum", count < settings.max_workers, says, Values(count, settings.max_workers))
     plan = plan_launch(q.snapshot, record, settings, at_least, without)
     if without:
-        says = "what had no capacity is left out" if plan.offers else waits.says
-        yield replace(waits, passed=bool(plan.offers), says=says)
-    fits = "the pending pods fit on nodes that are there or on their way"
+        useful = bool(plan.offers)
+        # The back-off is the reason only if one of the skipped offers would help.
+        plan = plan if useful else plan_launch(q.snapshot, record, settings, at_least)
+        waits = replace(waits, passed=useful or not plan.offers)
+        yield replace(waits, says="offers that failed lately are skipped") if waits.passed else waits
+    fits = "the pending pods fit on existing nodes or on nodes being launched"
     launch = count_of(len(plan.offers), "node")
     stopped = next(iter(plan.hopeless), plan.stopped)
     says = launch if plan.offers else stopped.says if stopped else fits
@@ -278,7 +287,7 @@ def _pressure(q: Question, short: str) -> tuple[Check, int]:
     value, limit = two_shares(cpu or 0.0, settings.cpu_up)
     heat = q.snapshot.cpu.problem or "CPU is unknown" if cpu is None else f"CPU {value} is not above {limit}"
     if cpu is not None and cpu > settings.cpu_up:
-        heat = f"CPU {value} is above {limit}, and enough nodes are on their way"
+        heat = f"CPU {value} is above {limit}, and enough nodes are being launched"
     if waiting:
         heat += f", {_says_pending(q, waiting)}"
     else:
@@ -332,14 +341,13 @@ def _scale_down(q: Question, answer: Answer) -> Iterator[Check]:
     load = gates.load_on(ready - limit, snapshot, settings)
     if not load.passed:
         yield load
-        return
-    choose = choose_underused if one_by_one else choose_targets
+    choose = partial(choose_underused, brief=q.brief) if one_by_one else choose_targets
     removals, refusals = choose(snapshot, record, settings, q.now, limit)
     answer.refusals = refusals
     # Fewer may go than the limit allows: the load is told for those that do, or for the first that might.
     yield gates.load_on(ready - max(1, len(removals)), snapshot, settings)
     why = f"{refusals[0].node_name}: {refusals[0].reason}" if refusals else "no ready worker"
-    says = f"{len(removals)} nodes" if removals else f"none of {ready} ready workers may go; {why}"
+    says = count_of(len(removals), "node") if removals else f"none of {ready} ready workers may go; {why}"
     first = "" if removals or not refusals else refusals[0].node_name
     yield Check("a node can go", bool(removals), says, Values(len(removals), 1, first))
     yield gates.keeps_minimum(snapshot, record, settings, removals)

@@ -292,7 +292,7 @@ class DrainPlan:
 
     @property
     def obstacle(self) -> Obstacle:
-        """What stands in the way, worst first."""
+        """What prevents the drain, worst first."""
         for treatment, cause in IN_THE_WAY.items():
             for judgement in self.treated(treatment):
                 return Obstacle(cause, judgement.says, judgement.pod.full_name)

@@ -6,13 +6,13 @@ is never optimistic: a pod with rules that are not understood does not fit.
 
 Spread, affinity and anti-affinity are kept as counts, so a question about one pod does not look at all
 others. A rule counts the pods that match it by topology domain. What a pod has to do with the rules is its
-`Profile`, computed once for all pods with the same rules.
+`RuleProfile`, computed once for all pods with the same rules.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -22,12 +22,15 @@ from ebbtide.model.snapshot import EMPTY, ClusterView
 
 
 class Placement:
-    def __init__(self, rooms: Iterable[Room] = (), coming: Iterable[Pod] = ()) -> None:
-        """`coming` are pods that will be asked about; knowing their rules from the start saves a recount."""
+    def __init__(
+        self, rooms: Iterable[Room] = (), coming: Iterable[Pod] = (), rulers: Iterable[Pod] | None = None
+    ) -> None:
+        """`coming` are pods that will be asked about; knowing their rules from the start saves a recount.
+        `rulers` are those of the rooms that bring rules, where they are known already."""
         known = tuple(rooms)
         self.rooms = {room.name: room for room in known if not room.shut}
         self._shut = {room.name: room for room in known if room.shut}
-        self.neighbours = Neighbours(((room, room.pods) for room in known), coming)
+        self.neighbours = Neighbours([(room, room.pods) for room in known], coming, rulers)
 
     def why_not(self, pod: Pod, room: Room) -> Misfit | None:
         """Why the pod does not fit into this room; None when it does."""
@@ -78,10 +81,18 @@ def placement_of(view: ClusterView, without: Iterable[str] = (), coming: Iterabl
     """Rooms of all nodes, without those named. One that takes no pods now (not ready, or cordoned) is shut:
     as in Kubernetes, its pods keep others away all the same, and pods are spread over it."""
     left_out = set(without)
-    rooms = (
-        room_with(node, view.loads.get(node.name, EMPTY)) for node in view.nodes if node.name not in left_out
-    )
-    return Placement(rooms, coming)
+    known = [(node, view.loads.get(node.name, EMPTY)) for node in view.nodes if node.name not in left_out]
+    rooms = [room_with(node, load) for node, load in known]
+    return Placement(rooms, coming, [pod for _, load in known for pod in load.of(ruling)])
+
+
+def ruling(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    """Those that bring rules about other pods: of each namespace with the same rules the first."""
+    found: dict[tuple[int, str], Pod] = {}
+    for pod in pods:
+        if pod.scheduling.carries_rules:
+            found.setdefault((id(pod.scheduling), pod.namespace), pod)
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +106,7 @@ class _Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class RuleProfile:
     """What a pod has to do with the rules, by their numbers."""
 
     matched: tuple[int, ...] = ()
@@ -112,7 +123,7 @@ class Profile:
         return not (self.matched or self.repels or self.attracts or self.spreads)
 
 
-FREE = Profile()
+FREE = RuleProfile()
 
 
 @dataclass(slots=True)
@@ -156,23 +167,29 @@ class _Tally:
 
 
 class Neighbours:
-    def __init__(self, homes: Iterable[tuple[Room, Iterable[Pod]]], coming: Iterable[Pod] = ()) -> None:
-        """`homes` are all rooms with their pods; the rules of `coming` pods are known from the start."""
-        there = [(room, tuple(pods)) for room, pods in homes]
+    def __init__(
+        self,
+        homes: Iterable[tuple[Room, Sequence[Pod]]],
+        coming: Iterable[Pod] = (),
+        rulers: Iterable[Pod] | None = None,
+    ) -> None:
+        """`homes` are all rooms with their pods; the rules of `coming` pods are known from the start. Where
+        it is known which pods of the homes bring rules (`rulers`), the others need not be gone through."""
+        there = list(homes)
         self._rooms = {room.name: room for room, _ in there}
         self._numbers: dict[_Rule, int] = {}
         self._rules: list[_Rule] = []
         self._tallies: list[_Tally] = []
         self._spread: list[int] = []
         """Rules of a spread, the only ones that ask which domains there are."""
-        self._profiles: dict[tuple[object, ...], Profile] = {}
-        self._alike: dict[tuple[int, int, str], tuple[Pod, Profile]] = {}
+        self._profiles: dict[tuple[object, ...], RuleProfile] = {}
+        self._alike: dict[tuple[int, int, str], tuple[Pod, RuleProfile]] = {}
         """By identity: pods of one template share their values, and comparing those takes long. Each entry
         keeps its pod, so no identity is used twice."""
         known: set[tuple[int, str]] = set()
         without: set[int] = set()
         """What brings no rules, by identity: most pods."""
-        for pod in chain(tuple(coming), *(pods for _, pods in there)):
+        for pod in chain(coming, *((pods for _, pods in there) if rulers is None else (rulers,))):
             asks = pod.scheduling
             if id(asks) in without:
                 continue
@@ -188,7 +205,7 @@ class Neighbours:
                 for pod in pods:
                     self.add(self.profile(pod), room)
 
-    def profile(self, pod: Pod) -> Profile:
+    def profile(self, pod: Pod) -> RuleProfile:
         rules = pod.scheduling if pod.scheduling.carries_rules else None
         if rules is None and not self._rules:
             return FREE
@@ -220,7 +237,7 @@ class Neighbours:
             if domain is not None:
                 self._tallies[number].close(domain)
 
-    def add(self, profile: Profile, room: Room, count: int = 1) -> None:
+    def add(self, profile: RuleProfile, room: Room, count: int = 1) -> None:
         """Count a pod in this room; with -1, one less."""
         for number in profile.matched:
             domain = _domain(self._rules[number], room)
@@ -239,7 +256,7 @@ class Neighbours:
         tally = self._tallies[number]
         return tuple(sorted({**dict.fromkeys(tally.domains, 0), **tally.matched}.items()))
 
-    def why_not(self, profile: Profile, room: Room) -> Misfit | None:
+    def why_not(self, profile: RuleProfile, room: Room) -> Misfit | None:
         """Which rule keeps such a pod, which is counted nowhere now, out of this room."""
         return (
             self._repelled(profile, room)
@@ -249,7 +266,7 @@ class Neighbours:
             )
         )
 
-    def _repelled(self, profile: Profile, room: Room) -> Misfit | None:
+    def _repelled(self, profile: RuleProfile, room: Room) -> Misfit | None:
         for number in profile.repels:
             key = self._rules[number].topology_key
             domain = room.labels.get(key)
@@ -262,7 +279,7 @@ class Neighbours:
                 return Misfit(FitCause.ANTI_AFFINITY_OF_OTHERS, about=key)
         return None
 
-    def _lonely(self, profile: Profile, room: Room) -> Misfit | None:
+    def _lonely(self, profile: RuleProfile, room: Room) -> Misfit | None:
         """Affinity needs a matching pod in the domain. The first of a group that asks for its own kind is
         excused where there is none anywhere, as a scheduler does."""
         for number in profile.attracts:
@@ -275,7 +292,7 @@ class Neighbours:
                 return Misfit(FitCause.AFFINITY, about=key)
         return None
 
-    def _skewed(self, number: int, skew: int, profile: Profile, room: Room) -> Misfit | None:
+    def _skewed(self, number: int, skew: int, profile: RuleProfile, room: Room) -> Misfit | None:
         key, tally = self._rules[number].topology_key, self._tallies[number]
         domain = room.labels.get(key)
         if domain is None:
@@ -325,9 +342,9 @@ class Neighbours:
                     if matches(rule.selector, labels):
                         self._tallies[number].match(domain, 1)
 
-    def _profile(self, pod: Pod) -> Profile:
+    def _profile(self, pod: Pod) -> RuleProfile:
         labels = dict(pod.labels)
-        return Profile(
+        return RuleProfile(
             matched=tuple(
                 number
                 for number, rule in enumerate(self._rules)

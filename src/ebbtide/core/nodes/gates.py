@@ -48,7 +48,7 @@ def not_paused(record: Record) -> Check:
         return Check(Gate.NOT_PAUSED, False, f"removals are paused{why}", Values(about=record.pause_reason))
     if record.set_aside is not None:
         aside = record.set_aside.id
-        says = f"operation {short_id(aside)} was set aside and waits for resume"
+        says = f"operation {short_id(aside)} was set aside until `ebbtide resume`"
         return Check(Gate.NOT_PAUSED, False, says, Values(about=aside))
     return Check(Gate.NOT_PAUSED, True, "removals are not paused")
 
@@ -64,7 +64,7 @@ def plausible(snapshot: Snapshot, record: Record, settings: Settings) -> Check:
     name = Gate.PLAUSIBLE
     workers, pods = len(snapshot.cluster.workers), placed_pods(snapshot)
     if snapshot.cluster.nodes and not pods:
-        says = f"no pod at all is seen on {len(snapshot.cluster.nodes)} nodes"
+        says = f"no pods are seen on {len(snapshot.cluster.nodes)} nodes"
         return Check(name, False, says, Values(0, record.pod_count, "pods"))
     for what, before, seen in (("workers", record.worker_count, workers), ("pods", record.pod_count, pods)):
         lost = before - seen
@@ -87,13 +87,18 @@ def healthy(snapshot: Snapshot, record: Record, settings: Settings) -> Check:
     """Machines that are gone are not sick: they would keep the gate closed until another tool deleted
     them."""
     gone = record.gone_nodes
-    workers = sum(1 for node in snapshot.cluster.workers if node.uid not in gone)
-    unready = sum(1 for node in snapshot.cluster.unready_workers if node.uid not in gone)
+    workers = _without(gone, snapshot.cluster.workers)
+    unready = _without(gone, snapshot.cluster.unready_workers)
     sick = unready > settings.unready_count and unready > settings.unready_fraction * workers
     most = max(settings.unready_count, settings.unready_fraction * workers)
     limit = f"more than {settings.unready_fraction:.0%} and more than {settings.unready_count}"
     says = f"{unready} of {workers} workers are not ready; removals stop at {limit}"
     return Check(Gate.HEALTHY, not sick, says, Values(unready, most))
+
+
+def _without(gone: frozenset[str], nodes: Sequence[Node]) -> int:
+    """How many of these are not gone."""
+    return sum(1 for node in nodes if node.uid not in gone) if gone else len(nodes)
 
 
 def load_known(snapshot: Snapshot) -> Check:
@@ -219,6 +224,17 @@ def keeps_minimum(
     return Check(Gate.MINIMUM_KEPT, True, says, Values(len(left), settings.min_workers))
 
 
+def keeps_awake(snapshot: Snapshot, record: Record, settings: Settings, removing: Sequence[Going]) -> Check:
+    """While a pool sleeps, the minimum of the cluster is lower, so its workers may go. The other pools
+    keep the whole minimum by themselves, as far as they have it."""
+    names, asleep = {one.node_name for one in removing}, sleeping_pools(settings)
+    stays = [node for node in standing(snapshot, record) if node.name not in names]
+    left, least = sum(1 for node in stays if node.pool not in asleep), settings.awake_min_workers
+    kept = left >= least or all(one.pool in asleep for one in removing)
+    says = f"{count_of(left, 'ready worker')} of pools that are awake would be left, min_workers is {least}"
+    return Check(Gate.MINIMUM_KEPT, kept, says, Values(left, least))
+
+
 def sleeping_pools(settings: Settings) -> frozenset[str]:
     """Pools that may be empty: a sleeping pool gives up its zones."""
     return frozenset(pool.name for pool in settings.pools if pool.may_be_empty)
@@ -250,7 +266,7 @@ class Going(Protocol):
 
 
 def in_disruption(record: Record, except_for: Collection[str] = ()) -> tuple[Going, ...]:
-    """All that is being removed, whatever started it. Instances in `besides` are not counted."""
+    """All that is being removed, whatever started it. Instances in `except_for` are not counted."""
     found: dict[str, Going] = {removal.instance_id: removal for removal in removals_in_progress(record)}
     for operation in (record.removing, record.removing_aside):
         if isinstance(operation, Consolidate):
@@ -334,12 +350,21 @@ def may_terminate(removal: Removal, snapshot: Snapshot, record: Record, settings
         keeps_minimum(snapshot, record, settings, (removal,)),
         keeps_zones(snapshot, record, settings, (removal,)),
         within_budget(snapshot, record, settings, (removal,), reason),
+        *_awake(removal, snapshot, record, settings, reason),
         *_repair(removal, snapshot, record, settings, reason),
         # What was spare when the removal was decided may hold pods by now.
         *_headroom(removal, snapshot, record, settings, reason),
         *_load(removal, snapshot, record, settings, reason),
     )
     return next((check for check in checks if not check.passed), None)
+
+
+def _awake(
+    removal: Removal, snapshot: Snapshot, record: Record, settings: Settings, reason: RemovalReason
+) -> Iterator[Check]:
+    """What is replaced has its successor already."""
+    if reason in (RemovalReason.IDLE, RemovalReason.EMPTY):
+        yield keeps_awake(snapshot, record, settings, (removal,))
 
 
 def _repair(

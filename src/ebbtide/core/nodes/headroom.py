@@ -226,7 +226,7 @@ def keeps_headroom(snapshot: Snapshot, record: Record, settings: Settings, nodes
     """Whether there is as much headroom without these nodes as there would be with them. They may be cordoned
     by us, and their pods may have been moved already."""
     why = why_headroom_needs(snapshot, record, settings, nodes)
-    return Check(Gate.HEADROOM_KEPT, not why, why or "no less headroom is left than there is")
+    return Check(Gate.HEADROOM_KEPT, not why, why or "headroom is not reduced")
 
 
 def why_headroom_needs(snapshot: Snapshot, record: Record, settings: Settings, nodes: Sequence[str]) -> str:

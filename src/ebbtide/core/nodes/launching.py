@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count, groupby, zip_longest
 from operator import attrgetter
 
-from ebbtide.core.nodes.fit import Placement, Profile
+from ebbtide.core.nodes.fit import Placement, RuleProfile
 from ebbtide.core.nodes.offers import Offer
 from ebbtide.core.nodes.pending import (
     MIB_PER_CPU,
@@ -313,7 +313,7 @@ class LaunchSketch:
                     self._give_up(node)
         return True
 
-    def _overspread(self, profile: Profile) -> bool:
+    def _overspread(self, profile: RuleProfile) -> bool:
         for number, skew in profile.spreads:
             counts = [matching for _, matching in self._placement.neighbours.counts(number)]
             if max(counts, default=0) - min(counts, default=0) > skew:

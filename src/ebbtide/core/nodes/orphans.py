@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ebbtide.core.consolidation.emptied_nodes import keeps_mark
 from ebbtide.core.nodes import gates
@@ -86,6 +86,8 @@ def taken_up_again(record: Record, decision: Decision) -> Record:
 
 def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
     """Alive, launched by us, no node, and not the business of an open operation."""
+    if not snapshot.lone:
+        return ()
     slots = expected_slots(record)
     known_ids = {slot.instance_id for slot in slots}
     known_ids |= {removal.instance_id for removal in open_removals(record)}
@@ -100,9 +102,48 @@ def lone_instances(snapshot: Snapshot, record: Record) -> tuple[Instance, ...]:
     )
 
 
+def may_be_foreign(instance: Instance, settings: Settings) -> bool:
+    """Whether a lone instance may be a worker of another cluster that has the same name and is in the same
+    account: it was launched with a configuration, or for a pool, that this one does not have. What a crash of
+    ours left behind was launched with ours, unless that was changed just then."""
+    pool = settings.pool_named(instance.pool)
+    if pool is None:
+        return True
+    return bool(instance.launch_hash and pool.launch_hash) and instance.launch_hash != pool.launch_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A warning: an instance with the tag of this cluster that may be of another, and is left alone."""
+
+    cluster: str
+    instance_id: str
+    pool: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.instance_id} has the tag of cluster {self.cluster} but no node here, and was launched "
+            f"with another configuration of pool {self.pool}: it is left alone. If another cluster has the "
+            "same cluster.name, rename one of them; else remove the instance by hand"
+        )
+
+
+def newly_foreign(
+    snapshot: Snapshot, before: Record, record: Record, settings: Settings, now: int
+) -> Iterator[Foreign]:
+    """Those whose grace ended since the tick before: each is told once."""
+    for one in lone_instances(snapshot, record) if record.orphans else ():
+        is_over = overdue(record, one.id, settings, now)
+        was_over = overdue(record, one.id, settings, before.ticked_at)
+        if is_over and not was_over and may_be_foreign(one, settings):
+            yield Foreign(settings.cluster, one.id, one.pool)
+
+
 def dead_nodes(snapshot: Snapshot, record: Record) -> tuple[Node, ...]:
     """Workers that are not ready and whose instance is gone: the cloud says so, or no longer lists the id
     that was set as a label when it joined. A machine that merely lacks our tag is not one of them."""
+    if not snapshot.cluster.unready_workers:
+        return ()
     removals = (*open_removals(record), *(spot.removal for spot in record.spots if spot.removal))
     # Crash table: two-owners. A machine that was given up before it joined is known by its id alone.
     uids, ids = ({one.node_uid for one in removals}, {one.instance_id for one in removals})

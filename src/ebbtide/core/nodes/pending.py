@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ebbtide.core.nodes.fit import Placement, Profile
+from ebbtide.core.nodes.fit import Placement, RuleProfile
 from ebbtide.core.nodes.offers import Offer
 from ebbtide.core.nodes.room import HOSTNAME_LABEL, ZONE_LABEL, Room, refused_by_node
-from ebbtide.core.packing import Item, Rules
+from ebbtide.core.packing import Item, PlacementRules
 from ebbtide.core.packing.problem import both_of
 from ebbtide.model.pod import NOTHING, FitCause, Misfit, Pod, Resources, Scheduling
 
@@ -24,7 +24,7 @@ MIB_PER_CPU = 4096
 class PodClass:
     pods: list[Pod]
     """Not placed yet, oldest first."""
-    profile: Profile
+    profile: RuleProfile
 
     @property
     def sample(self) -> Pod:
@@ -41,9 +41,9 @@ def weight(pod: Pod) -> float:
 
 
 def classes_of(pods: Iterable[Pod], placement: Placement) -> list[PodClass]:
-    """Largest first. What the same template made shares its values, so most pods are told by identity."""
+    """Largest first. What the same template made shares its values, so most pods are compared by identity."""
     same: dict[tuple[int, int, int, str], PodClass] = {}
-    equal: dict[tuple[Resources, Scheduling, Profile], PodClass] = {}
+    equal: dict[tuple[Resources, Scheduling, RuleProfile], PodClass] = {}
     for pod in sorted(pods, key=lambda pod: (pod.created_at, pod.uid)):
         told_by = (id(pod.requests), id(pod.scheduling), id(pod.labels), pod.namespace)
         known = same.get(told_by)
@@ -156,12 +156,12 @@ class Units:
         slots = sum(count for _, count in shape)
         return Item(cpu_milli, memory_mib, tuple(pod.uid for pod in pods), slots, both)
 
-    def _rules(self, each: PodClass, count: int, names: frozenset[str]) -> Rules:
+    def _rules(self, each: PodClass, count: int, names: frozenset[str]) -> PlacementRules:
         """For a class of which each unit holds `count` pods."""
         admitted = [c for c in self._admission.admitted(each.sample) if c.name in names]
         limit = self._most_on_a_node(each, admitted)
         skew, there = self._spread_over_zones(each)
-        return Rules(
+        return PlacementRules(
             types=None if len(admitted) == len(names) else frozenset(c.name for c in admitted),
             zones=self._near(each),
             max_per_node=None if limit is None else max(1, limit // count),

@@ -120,7 +120,7 @@ def cooled_down(q: Question, seconds: int, name: str, excuse: str = "") -> Check
     if excuse:
         return Check("cooldown over", True, f"{excuse}: the cooldown is skipped", Values(limit=0))
     if not last:
-        return Check("cooldown over", True, "nothing was scaled yet")
+        return Check("cooldown over", True, "nothing has been scaled yet")
     values = Values(since, seconds)
     if since >= seconds:
         return Check("cooldown over", True, f"{name} ({a_while(seconds)}) is over", values)
@@ -140,9 +140,9 @@ class LaunchBackoff:
 
     failures: int
     until: int
-    offers: tuple[str, ...] = ()
-    """What it is about, where all that failed had no capacity: a pool that is sold out for hours must not
-    hold up the others. None: every launch waits."""
+    about: tuple[str, ...] = ()
+    """Offers that had no capacity, and pools whose launches failed otherwise: a pool that is sold out for
+    hours, or whose nodes never join, must not hold up the others. None: every launch waits."""
 
 
 def launch_backoff(record: Record, settings: Settings) -> LaunchBackoff:
@@ -160,13 +160,15 @@ def launch_backoff(record: Record, settings: Settings) -> LaunchBackoff:
     times = {slot.since for slot in missed}
     failures, latest = before.failures + len(times), max(times)
     until = max(before.until, backoff_until(failures, settings, latest))
-    return LaunchBackoff(failures, until, _without_capacity(missed, before, latest))
+    return LaunchBackoff(failures, until, _held_up(missed, before, latest))
 
 
-def _without_capacity(missed: Sequence[Slot], before: LaunchBackoff, now: int) -> tuple[str, ...]:
-    """The offers of these slots and those that launches wait for already, where capacity is all they lack."""
+def _held_up(missed: Sequence[Slot], before: LaunchBackoff, now: int) -> tuple[str, ...]:
+    """What launches wait for already, and what these slots show: of a pool where only capacity is missing,
+    the other offers may do; where anything else is wrong, as a rule all of its nodes fail."""
     still = before.until > now
-    if (still and not before.offers) or any(slot.why is not SlotCause.NO_CAPACITY for slot in missed):
+    if still and not before.about:
         return ()
-    named = [*(before.offers if still else ()), *(offer for slot in missed for offer in slot.refused)]
-    return tuple(dict.fromkeys(named))
+    sold_out = SlotCause.NO_CAPACITY
+    shown = (each for slot in missed for each in (slot.refused if slot.why is sold_out else (slot.pool,)))
+    return tuple(dict.fromkeys([*(before.about if still else ()), *shown]))

@@ -26,23 +26,22 @@ from ebbtide.core.nodes.question import (
     no_operation,
     nothing_leaves,
 )
-from ebbtide.core.nodes.room import Room
+from ebbtide.core.nodes.room import Room, residents_of
 from ebbtide.core.nodes.targets import removal_of, why_kept, why_not_chosen, why_pod_stays, without_a_pool
 from ebbtide.core.nodes.unwell import (
     Unfit,
     is_due,
     longest_unwell,
-    may_be_outdated,
-    outdated,
+    outdated_among,
     pool_well,
     still_there,
     why_unwell,
 )
 from ebbtide.core.words import count_of, expected_nodes, notices_open
 from ebbtide.model.check import Check, NodeCause, Refusal, Values, Why, held_by, refused
-from ebbtide.model.operation import Removal, Slot
+from ebbtide.model.operation import Removal, ScaleDown, Slot
 from ebbtide.model.pod import NOTHING, Pod
-from ebbtide.model.pool import Pool, RemovalReason
+from ebbtide.model.pool import NodeType, Pool, RemovalReason
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node, Snapshot
@@ -81,6 +80,15 @@ class Successors:
                 self._placement.open(taken)
         return None, why
 
+    def takes(self, offer: Offer, node: Node, pods: Sequence[Pod]) -> bool:
+        """Whether a node of this offer, and those that stay, take these pods of the node."""
+        taken = self._placement.close(node.name)
+        try:
+            return not self._why_not(offer, pods)
+        finally:
+            if taken is not None:
+                self._placement.open(taken)
+
     def _in_order(self, node: Node, pool: Pool) -> list[Offer]:
         def order(offer: Offer) -> tuple[bool, bool, bool, Decimal, bool, int, str]:
             price = offer.price
@@ -116,6 +124,43 @@ class Successors:
         return ""
 
 
+class StandIns:
+    """What may be launched where the offer that was chosen for a replacement has no capacity: only what would
+    let the node go as well. Any other node of the pool would be one too many, each time it is tried."""
+
+    def __init__(self, snapshot: Snapshot, record: Record, settings: Settings, replaced: ScaleDown) -> None:
+        self._snapshot = snapshot
+        self._record = record
+        self._settings = settings
+        self._removals = replaced.removals
+        self._successors = Successors(snapshot, record, settings)
+
+    def serve(self, _: Slot, pool: Pool, zone: str, node_type: NodeType) -> bool:
+        offer = Offer(pool, node_type, zone, residents_of(self._snapshot.cluster, pool))
+        return all(self._serves(removal, offer) for removal in self._removals)
+
+    def _serves(self, removal: Removal, offer: Offer) -> bool:
+        node = self._snapshot.node_of.get(removal.instance_id)
+        if node is None:
+            return True
+        replaced = with_replacement(self._snapshot, offer.pool.name, offer.zone)
+        pods = pods_to_move(node, self._snapshot, removal.unhealthy)
+        kept = gates.keeps_zones(replaced, self._record, self._settings, (removal,)).passed
+        return kept and self._successors.takes(offer, node, pods)
+
+
+def with_replacement(snapshot: Snapshot, pool: str, zone: str) -> Snapshot:
+    """As if the replacement were there."""
+    coming = Node(NAME, "", pool=pool, zone=zone)
+    return replace(snapshot, cluster=replace(snapshot.cluster, nodes=(*snapshot.cluster.nodes, coming)))
+
+
+def pods_to_move(node: Node, snapshot: Snapshot, unhealthy: bool) -> list[Pod]:
+    pods = snapshot.cluster.pods_on.get(node.name, ())
+    pods = still_there(node, pods, snapshot.at) if unhealthy else pods
+    return [pod for pod in pods if not pod.tied_to_node and not pod.terminating]
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     unfit: Unfit
@@ -127,7 +172,8 @@ class Chosen:
 def repair(q: Question, answer: Answer) -> Iterator[Check]:
     """Workers that have been unwell for too long, the longest first."""
     workers = q.snapshot.cluster.workers if q.settings.repair else ()
-    due = [node for node in workers if is_due(node, q.record, q.settings, q.now)]
+    asked = workers if q.record.unwell else ()
+    due = [node for node in asked if is_due(node, q.record, q.settings, q.now)]
     says = f"{len(due)} of {count_of(len(workers), 'worker')} are unwell for too long"
     says = says if q.settings.repair else "repair is off"
     yield Check("a worker is unwell", bool(due), says, Values(len(due), 1))
@@ -144,12 +190,8 @@ def _unwell_since(node: Node, q: Question) -> int:
 def replace_outdated(q: Question, answer: Answer) -> Iterator[Check]:
     """Ready workers that are drifted or expired, the oldest first."""
     workers = staying(q.snapshot, q.record)
-    asked = workers if may_be_outdated(q.settings) else ()
-    found = [
-        next(iter(causes))
-        for node in sorted(asked, key=lambda node: (node.created_at, node.name))
-        if (causes := [*outdated(node, q.snapshot, q.settings, q.now)])
-    ]
+    found = [causes[0] for causes in outdated_among(workers, q.snapshot, q.settings, q.now)]
+    found.sort(key=lambda unfit: (unfit.node.created_at, unfit.node.name))
     says = f"{len(found)} of {count_of(len(workers), 'ready worker')} are drifted or expired"
     yield Check("a worker is drifted or expired", bool(found), says, Values(len(found), 1))
     yield gates.load_known(q.snapshot)
@@ -183,7 +225,7 @@ def _fill(answer: Answer, chosen: Chosen) -> None:
     unfit, slot = chosen.unfit, chosen.slot
     answer.removals, answer.cause = (chosen.removal,), unfit.cause
     answer.slots = () if slot is None else (slot,)
-    does = f"remove {unfit.node.name}, which carries nothing"
+    does = f"remove {unfit.node.name}, which has no pods"
     if slot is not None:
         does = f"replace {unfit.node.name} by {slot.instance_type} in {slot.zone}"
     answer.reason = f"{does}: {unfit.cause}, {unfit.says}"
@@ -279,7 +321,7 @@ def _replacement(unfit: Unfit, pool: Pool, successors: Successors, q: Question) 
     full = _why_full(pool.name, q)
     if full:
         return Why(NodeCause.NO_REPLACEMENT, full)
-    pods = [pod for pod in _pods(unfit, q) if not pod.tied_to_node and not pod.terminating]
+    pods = pods_to_move(unfit.node, q.snapshot, unfit.cause is RemovalReason.UNHEALTHY)
     offer, why = successors.offer_for(unfit.node, pool, pods)
     if offer is None:
         return Why(NodeCause.NO_REPLACEMENT, why)
@@ -291,9 +333,7 @@ def _replacement(unfit: Unfit, pool: Pool, successors: Successors, q: Question) 
 def _why_gates_hold(unfit: Unfit, removal: Removal, zone: str | None, q: Question) -> Why | None:
     """The first gate that would not let the node go, as if its replacement in this zone were there."""
     snapshot, record, settings = q.snapshot, q.record, q.settings
-    coming = () if zone is None else (Node("replacement", "", pool=unfit.node.pool, zone=zone),)
-    cluster = replace(snapshot.cluster, nodes=(*snapshot.cluster.nodes, *coming))
-    replaced = replace(snapshot, cluster=cluster)
+    replaced = snapshot if zone is None else with_replacement(snapshot, unfit.node.pool, zone)
     checks = [
         gates.keeps_minimum(replaced, record, settings, (removal,)),
         gates.keeps_zones(replaced, record, settings, (removal,)),
@@ -303,6 +343,6 @@ def _why_gates_hold(unfit: Unfit, removal: Removal, zone: str | None, q: Questio
         checks += [
             gates.no_pod_pending(snapshot),
             gates.load_known(snapshot),
-            gates.load_fits(snapshot, record, settings, (removal,), joining=len(coming)),
+            gates.load_fits(snapshot, record, settings, (removal,), joining=int(zone is not None)),
         ]
     return held_by(checks)

@@ -44,11 +44,17 @@ class LaunchPlan:
 
 
 def plan_launch(
-    snapshot: Snapshot, record: Record, settings: Settings, at_least: int, without: Collection[str] = ()
+    snapshot: Snapshot,
+    record: Record,
+    settings: Settings,
+    at_least: int,
+    without: frozenset[str] = frozenset(),
 ) -> LaunchPlan:
     """Offers for pending pods, for pools that are being woken, and further ones up to `at_least`, in
-    pools below their minimum first; within batch and maxima. Those named in `without` are left out."""
-    offers = [each for each in all_offers(snapshot, record, settings) if each.name not in without]
+    pools below their minimum first; within batch and maxima. Those that `without` names are left out,
+    by themselves or with their pool."""
+    known = all_offers(snapshot, record, settings)
+    offers = [each for each in known if without.isdisjoint((each.name, each.pool.name))]
     plan, unwoken = _plan(snapshot, record, settings, offers, at_least, 0)
     if unwoken:
         # Pods of other pools used up the batch. Who woke a pool waits for it now, so its nodes come first.
@@ -56,14 +62,14 @@ def plan_launch(
     return plan
 
 
-def without_minimum(settings: Settings, offers: Collection[str]) -> Settings:
-    """The settings in which a pool that has none but these offers keeps no minimum: nodes of another pool
-    would be launched for it."""
-    if not offers:
+def without_minimum(settings: Settings, without: Collection[str]) -> Settings:
+    """The settings in which a pool that is left out, or has none but offers that are, keeps no minimum: nodes
+    of another pool would be launched for it."""
+    if not without:
         return settings
     pools = tuple(
         pool
-        if any(offer not in offers for offer in names_of_offers(pool))
+        if pool.name not in without and any(offer not in without for offer in names_of_offers(pool))
         else replace(pool, min_workers=0, waking=False)
         for pool in settings.pools
     )

@@ -47,7 +47,7 @@ def choose_targets(
             alone = several_zones and node.pool not in asleep and zones[node.zone] == 1
             why = why_not_chosen(node, snapshot, record)
             why = why or (last_in_zone(node) if alone else None)
-            why = why or why_pool_keeps(node, pools[node.pool] - 1, settings)
+            why = why or why_pool_keeps(node, pools, settings)
             why = why or why_budget_keeps(node, chosen, rooms)
             why = why or why_not_drainable(node, snapshot, settings, disruptions)
             why = why or elsewhere.why_not([*chosen, node])
@@ -122,12 +122,18 @@ def without_a_pool(node: Node) -> Why:
     return Why(NodeCause.NO_POOL, f"its pool {node.pool} is not configured", node.pool)
 
 
-def why_pool_keeps(node: Node, left: int, settings: Settings) -> Why | None:
+def why_pool_keeps(node: Node, counts: Mapping[str, int], settings: Settings) -> Why | None:
+    """`counts` are the workers that stand, by pool, with this one."""
     pool = settings.pool_named(node.pool)
     if pool is None:
         return without_a_pool(node)
+    left = counts[pool.name] - 1
     if left < pool.min_workers:
         says = f"{left} would be left in pool {pool.name}, its minimum is {pool.min_workers}"
+        return Why(NodeCause.POOL_MINIMUM, says, pool.name)
+    awake = sum(counts[each.name] for each in settings.pools if not each.may_be_empty) - 1
+    if awake < settings.awake_min_workers and not pool.may_be_empty:
+        says = f"{awake} would be left in pools that are awake, min_workers is {settings.awake_min_workers}"
         return Why(NodeCause.POOL_MINIMUM, says, pool.name)
     return None
 

@@ -8,9 +8,11 @@ idle. Stamps from the future are set to now, with a warning.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any, TypeVar, assert_never
 
+from ebbtide.core.consolidation.emptied_nodes import latest_end
 from ebbtide.core.consolidation.pace import forget_evictions, track_demand
 from ebbtide.core.nodes import headroom
 from ebbtide.core.nodes.capacity import coming_slots, counted, enlisted, missing_by_pool
@@ -20,7 +22,16 @@ from ebbtide.core.nodes.unwell import track_unwell
 from ebbtide.core.operations.removals import with_time_again
 from ebbtide.core.words import a_while
 from ebbtide.model.operation import Consolidate, Removing, ScaleDown
-from ebbtide.model.record import LONGEST_LEASE_SECONDS, DrainFailures, Emptied, Record, changed
+from ebbtide.model.record import (
+    LONGEST_LEASE_SECONDS,
+    CapacityBackoff,
+    DrainBackoff,
+    DrainFailures,
+    Emptied,
+    EmptiedNode,
+    Record,
+    changed,
+)
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 
@@ -47,10 +58,47 @@ OF_WORK = (
 """Stamps of operations, of answers to spot notices, and of what they work on."""
 PARTS = ("slots", "removals", "replacements", "sources", "moves", "slot", "removal")
 Stamped = TypeVar("Stamped")
+Ends = TypeVar("Ends", DrainBackoff, CapacityBackoff, EmptiedNode)
 
 
-def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
-    """The record with its timers brought up to now, and warnings to say aloud."""
+class TimerTrouble(StrEnum):
+    NOT_TICKED = "not ticked"
+    STAMP_AHEAD = "stamp ahead"
+    EMPTIED_AHEAD = "emptied ahead"
+    WORK_AHEAD = "work ahead"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerWarning:
+    """A timer that was corrected, for `tick` to report."""
+
+    trouble: TimerTrouble
+    seconds: int = 0
+    """How long no tick was made, or how far ahead the stamp was."""
+    stamp: str = ""
+    taken_as: int = 0
+    """How many seconds from now the stamp is from here on."""
+
+    def __str__(self) -> str:
+        match self.trouble:
+            case TimerTrouble.NOT_TICKED:
+                return f"no tick for {a_while(self.seconds)}: that time does not count as idle"
+            case TimerTrouble.STAMP_AHEAD:
+                taken = f"{a_while(self.taken_as)} from now" if self.taken_as else "now"
+                return f"{self.stamp} was {a_while(self.seconds)} in the future and is taken as {taken}"
+            case TimerTrouble.EMPTIED_AHEAD:
+                ahead = a_while(self.seconds)
+                return f"a node was empty from {ahead} in the future and is taken as empty from now"
+            case TimerTrouble.WORK_AHEAD:
+                return "work that was stamped in the future is taken as begun now"
+        assert_never(self.trouble)
+
+
+Warnings = tuple[TimerWarning, ...]
+
+
+def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> tuple[Record, Warnings]:
+    """The record with its timers brought up to now, and what had to be corrected."""
     record, warnings = clamp_stamps(record, settings, now)
     silent = record.ticked_at > 0 and now - record.ticked_at > settings.max_tick_gap_seconds
     if snapshot.problems or silent or record.unclean_removal_runs:
@@ -61,7 +109,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     idle = is_idle(snapshot, settings)
     # Crash table: metrics-missing. Time without an observation must not count as idle.
     if silent and (record.idle_since or record.emptied or record.underused):
-        warnings += (f"no tick for {a_while(now - record.ticked_at)}: that time does not count as idle",)
+        warnings += (TimerWarning(TimerTrouble.NOT_TICKED, now - record.ticked_at),)
     short = len(enlisted(snapshot, record)) + len(coming_slots(record)) < settings.min_workers
     short = short or bool(missing_by_pool(snapshot, record, settings.pools))
     record = forget_evictions(_track_size(snapshot, record, settings, now), now)
@@ -108,36 +156,37 @@ def _watched_again(operation: Removing | None, settings: Settings, now: int) -> 
             return operation
 
 
-def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
+def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, Warnings]:
     """A clock that went back leaves stamps that would stop everything until it has caught up."""
     latest = dict.fromkeys(STAMPS, now)
     latest |= dict.fromkeys(BACKOFFS, now + settings.backoff_max_seconds)
     record, warnings = _clamp_work(record, settings, now)
     late: dict[str, Any] = {name: limit for name, limit in latest.items() if getattr(record, name) > limit}
     early = max((node.since for node in (*record.emptied, *record.underused)), default=0)
-    if not late and not record.rests and not record.drain_failures and early <= now:
+    waits = record.rests or record.drain_failures or record.offer_rests or record.leaving
+    if not late and not waits and early <= now:
         return record, warnings
     warnings += tuple(
-        f"{name} was {a_while(getattr(record, name) - now)} in the future and is taken as "
-        + (f"{a_while(limit - now)} from now" if limit > now else "now")
+        TimerWarning(TimerTrouble.STAMP_AHEAD, getattr(record, name) - now, name, max(limit - now, 0))
         for name, limit in late.items()
     )
     # Crash table: future-stamps. A clock that was ahead must not postpone everything for hours.
     if early > now:
-        warnings += (
-            f"a node was empty from {a_while(early - now)} in the future and is taken as empty from now",
-        )
-    longest = now + settings.node_rest_seconds
-    rests = tuple(replace(rest, until=min(rest.until, longest)) for rest in record.rests)
+        warnings += (TimerWarning(TimerTrouble.EMPTIED_AHEAD, early - now),)
+    rests = _no_later(record.rests, now + settings.node_rest_seconds)
+    offer_rests = _no_later(record.offer_rests, now + settings.offer_rest_seconds)
+    leaving = _no_later(record.leaving, latest_end(settings, now))
     failures = tuple(_clamped_failures(one, settings, now) for one in record.drain_failures)
     emptied, underused = (
         tuple(replace(node, since=min(node.since, now)) for node in nodes)
         for nodes in (record.emptied, record.underused)
     )
-    return (
-        replace(record, **late, rests=rests, drain_failures=failures, emptied=emptied, underused=underused),
-        warnings,
-    )
+    late |= {"rests": rests, "offer_rests": offer_rests, "leaving": leaving, "drain_failures": failures}
+    return replace(record, **late, emptied=emptied, underused=underused), warnings
+
+
+def _no_later(waits: tuple[Ends, ...], latest: int) -> tuple[Ends, ...]:
+    return tuple(replace(one, until=min(one.until, latest)) for one in waits)
 
 
 def _clamped_failures(one: DrainFailures, settings: Settings, now: int) -> DrainFailures:
@@ -145,7 +194,7 @@ def _clamped_failures(one: DrainFailures, settings: Settings, now: int) -> Drain
     return replace(one, until=min(one.until, now + seconds), forget_at=min(one.forget_at, now + 2 * seconds))
 
 
-def _clamp_work(record: Record, settings: Settings, now: int) -> tuple[Record, tuple[str, ...]]:
+def _clamp_work(record: Record, settings: Settings, now: int) -> tuple[Record, Warnings]:
     """What a runner whose clock was ahead began, or noted, would never time out."""
     if not (record.scaling_in_progress or record.spots or record.refused):
         return record, ()
@@ -163,7 +212,7 @@ def _clamp_work(record: Record, settings: Settings, now: int) -> tuple[Record, t
     if clamped == record:
         return record, ()
     # Crash table: future-stamps. Work stamped in the future would never time out.
-    return clamped, ("work that was stamped in the future is taken as begun now",)
+    return clamped, (TimerWarning(TimerTrouble.WORK_AHEAD),)
 
 
 def _clamped(work: Stamped, limits: Mapping[str, int]) -> Stamped:

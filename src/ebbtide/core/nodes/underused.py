@@ -65,10 +65,11 @@ def track_underused(
 
 
 def choose_underused(
-    snapshot: Snapshot, record: Record, settings: Settings, now: int, limit: int
+    snapshot: Snapshot, record: Record, settings: Settings, now: int, limit: int, brief: bool = False
 ) -> tuple[tuple[Removal, ...], tuple[Refusal, ...]]:
+    """Where it is `brief`, only the first says why it stays of those that are not underused."""
     choice = _UnderusedChoice(snapshot, record, settings, now)
-    for node in choice.candidates():
+    for node in choice.candidates(brief):
         if len(choice.chosen) == limit:
             break
         choice.consider(node)
@@ -113,13 +114,18 @@ class _UnderusedChoice:
             Spare(placement.rooms, wanted_now(self._settings, self._snapshot.at)),
         )
 
-    def candidates(self) -> list[Node]:
-        """The least used first; of equal ones the oldest, in the zone with the most workers."""
-        zones = Counter(node.zone for node in self._staying)
-        return sorted(
-            self._staying,
-            key=lambda n: (self._share[n.name], -zones[n.zone], min(n.created_at, self._now), n.name),
-        )
+    def candidates(self, brief: bool) -> list[Node]:
+        """The least used first; of equal ones the oldest, in the zone with the most workers. Where it is
+        `brief`, of those that are not underused only the one that would come first of all."""
+        zones, asked = Counter(node.zone for node in self._staying), self._staying
+
+        def place(node: Node) -> tuple[float, int, int, str]:
+            return self._share[node.name], -zones[node.zone], min(node.created_at, self._now), node.name
+
+        if brief and asked:
+            first = min(asked, key=place)
+            asked = [node for node in asked if node is first or node.uid in self._since]
+        return sorted(asked, key=place)
 
     def consider(self, node: Node) -> None:
         why = self._why_not(node) or self._why_no_place(node)
@@ -148,7 +154,7 @@ class _UnderusedChoice:
         why = self._why_not_now(node) or why_not_chosen(node, self._snapshot, self._record)
         if why is None and self._several_zones and node.pool not in self._asleep:
             why = last_in_zone(node) if self._zones[node.zone] == 1 else None
-        why = why or why_pool_keeps(node, self._pools[node.pool] - 1, self._settings)
+        why = why or why_pool_keeps(node, self._pools, self._settings)
         why = why or why_budget_keeps(node, self.chosen, self._rooms_left)
         return why or why_not_drainable(node, self._snapshot, self._settings, self._disruptions)
 

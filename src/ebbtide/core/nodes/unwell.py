@@ -11,10 +11,11 @@ compared by type, labels and taints.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from enum import StrEnum
 from math import ceil
+from typing import assert_never
 
 from ebbtide.core.nodes.capacity import expected_slots, open_removals
 from ebbtide.core.words import a_while
@@ -135,74 +136,140 @@ class Unfit:
     says: str
 
 
-def unfit_workers(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Iterator[Unfit]:
+def unfit_workers(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> list[Unfit]:
     """All that is unwell, drifted or expired, by name; a worker may be named for several causes."""
-    if not record.unwell and not may_be_outdated(settings):
-        return
-    for node in sorted(snapshot.cluster.workers, key=lambda one: one.name):
-        unwell = why_unwell(node, record, settings, now)
-        if unwell:
-            yield Unfit(node, RemovalReason.UNHEALTHY, unwell)
-        yield from outdated(node, snapshot, settings, now)
+    workers = snapshot.cluster.workers
+    found = [
+        Unfit(node, RemovalReason.UNHEALTHY, unwell)
+        for node in (workers if record.unwell else ())
+        if (unwell := why_unwell(node, record, settings, now))
+    ]
+    found += [one for causes in outdated_among(workers, snapshot, settings, now) for one in causes]
+    return sorted(found, key=lambda one: one.node.name)
 
 
 def track_unfit(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Record:
     """The record with what status names; as it was where not all could be seen."""
     if snapshot.problems:
         return record
-    found = islice(unfit_workers(snapshot, record, settings, now), MOST_NAMED)
+    found = unfit_workers(snapshot, record, settings, now)[:MOST_NAMED]
     return changed(record, unfit=tuple(UnfitNode(one.node.name, one.cause, one.says) for one in found))
 
 
-def may_be_outdated(settings: Settings) -> bool:
-    """Whether any worker can be: on a large cluster it takes a while to look at each."""
-    return settings.replace_drifted or any(pool.expire_seconds for pool in settings.pools)
+def outdated_among(
+    nodes: Iterable[Node], snapshot: Snapshot, settings: Settings, now: int
+) -> list[Sequence[Unfit]]:
+    """The causes of each that is drifted or expired, in their order. Of most nodes a glance tells that they
+    are not: on a large cluster it takes a while to ask all that could be wrong with each."""
+    if not settings.replace_drifted and not any(pool.expire_seconds for pool in settings.pools):
+        return []
+    current = {pool.name: _Current.of(pool) for pool in settings.pools if not pool.expire_seconds}
+    instance_of, nobody = snapshot.instance_of, _Current(frozenset(), "", bare=False)
+    found: list[Sequence[Unfit]] = []
+    for node in nodes:
+        instance = instance_of.get(node.name)
+        if instance is None or current.get(node.pool, nobody).has(node, instance):
+            continue
+        if causes := tuple(outdated(node, snapshot, settings, now)):
+            found.append(causes)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Current:
+    """What a pool launches today, for a glance."""
+
+    types: frozenset[str]
+    launch_hash: str
+    bare: bool
+    """Whether its nodes have neither labels nor taints of its own."""
+
+    @classmethod
+    def of(cls, pool: Pool) -> _Current:
+        types = frozenset(node_type.name for node_type in pool.types)
+        return cls(types, pool.launch_hash, not pool.labels and not pool.taints)
+
+    def has(self, node: Node, instance: Instance) -> bool:
+        """Whether the node is certainly one of these."""
+        kind = instance.instance_type or node.instance_type
+        same = instance.launch_hash == self.launch_hash
+        return kind in self.types and same and (self.bare or bool(self.launch_hash))
 
 
 def outdated(node: Node, snapshot: Snapshot, settings: Settings, now: int) -> Iterator[Unfit]:
     pool, instance = settings.pool_named(node.pool), snapshot.instance_of.get(node.name)
     if pool is None or instance is None:
         return
-    drifted = why_drifted(node, instance, pool) if settings.replace_drifted else ""
-    if drifted:
-        yield Unfit(node, RemovalReason.DRIFTED, drifted)
-    expired = why_expired(node, pool, now)
-    if expired:
-        yield Unfit(node, RemovalReason.EXPIRED, expired)
+    drift = why_drifted(node, instance, pool) if settings.replace_drifted else None
+    if drift is not None:
+        yield Unfit(node, RemovalReason.DRIFTED, drift.says)
+    if is_expired(node, pool, now):
+        age, limit = a_while(now - node.created_at), a_while(pool.expire_seconds)
+        says = f"it is {age} old, expire_after of pool {pool.name} is {limit}"
+        yield Unfit(node, RemovalReason.EXPIRED, says)
 
 
-def why_expired(node: Node, pool: Pool, now: int) -> str:
-    if not pool.expire_seconds or not node.created_at:
-        return ""
-    age = now - node.created_at
-    if age < pool.expire_seconds:
-        return ""
-    return f"it is {a_while(age)} old, expire_after of pool {pool.name} is {a_while(pool.expire_seconds)}"
+def is_expired(node: Node, pool: Pool, now: int) -> bool:
+    """Never where the pool names no age, or that of the node is unknown."""
+    return bool(pool.expire_seconds and node.created_at) and now - node.created_at >= pool.expire_seconds
 
 
-def why_drifted(node: Node, instance: Instance, pool: Pool) -> str:
-    """What of the node is not as its pool would have it; empty where all is."""
+class DriftKind(StrEnum):
+    TYPE = "type"
+    LABEL = "label"
+    TAINT = "taint"
+    LAUNCH = "launch"
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What a node has that its pool would have otherwise."""
+
+    kind: DriftKind
+    pool: str
+    name: str
+    """The type of the node, the key of the label, the taint, or the hash of what it was launched with."""
+    wanted: str
+    seen: str | None = None
+    """The value of the label; None where the node lacks it."""
+
+    @property
+    def says(self) -> str:
+        match self.kind:
+            case DriftKind.TYPE:
+                return f"its type is {self.name}, pool {self.pool} has {self.wanted}"
+            case DriftKind.LABEL:
+                has = "is missing" if self.seen is None else f"is {self.seen!r}"
+                return f"its label {self.name} {has}, pool {self.pool} has {self.wanted!r}"
+            case DriftKind.TAINT:
+                return f"its taint {self.name} is missing, pool {self.pool} has it"
+            case DriftKind.LAUNCH:
+                return f"it was launched with configuration {self.name}, pool {self.pool} has {self.wanted}"
+        assert_never(self.kind)
+
+
+def why_drifted(node: Node, instance: Instance, pool: Pool) -> Drift | None:
+    """What of the node is not as its pool would have it; None where all is."""
     kind = instance.instance_type or node.instance_type
     if kind and pool.type_named(kind) is None:
         types = ", ".join(node_type.name for node_type in pool.types)
-        return f"its type is {kind}, pool {pool.name} has {types}"
+        return Drift(DriftKind.TYPE, pool.name, kind, types)
     hashed = instance.launch_hash and pool.launch_hash
     if hashed and instance.launch_hash == pool.launch_hash:
-        return ""
+        return None
     seen = _seen(node, pool)
-    if seen or not hashed:
+    if seen is not None or not hashed:
         return seen
-    was, wanted = instance.launch_hash, pool.launch_hash
-    return f"it was launched with configuration {was}, pool {pool.name} has {wanted}"
+    return Drift(DriftKind.LAUNCH, pool.name, instance.launch_hash, pool.launch_hash)
 
 
-def _seen(node: Node, pool: Pool) -> str:
+def _seen(node: Node, pool: Pool) -> Drift | None:
     labels = dict(node.labels)
     for key, value in pool.labels:
         if labels.get(key) != value:
-            has = f"is {labels[key]!r}" if key in labels else "is missing"
-            return f"its label {key} {has}, pool {pool.name} has {value!r}"
+            return Drift(DriftKind.LABEL, pool.name, key, value, labels.get(key))
     for taint in pool.taints:
         if taint not in node.taints:
-            return f"its taint {taint.key}={taint.value}:{taint.effect} is missing, pool {pool.name} has it"
-    return ""
+            name = f"{taint.key}={taint.value}:{taint.effect}"
+            return Drift(DriftKind.TAINT, pool.name, name, name)
+    return None

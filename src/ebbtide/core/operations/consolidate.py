@@ -170,7 +170,7 @@ def absorb(operation: Consolidate, outcomes: Sequence[Outcome], situation: Situa
                 for slot in operation.slots
             ),
             sources=tuple(moves.absorb_source(one, outcome, situation) for one in operation.sources),
-            moves=tuple(_told(move, outcome) for move in operation.moves),
+            moves=_told(operation.moves, outcome),
         )
         stops = isinstance(outcome.effect, SoftTaint | Evict) and outcome.kind is OutcomeKind.REFUSED
         if stops and not operation.abort_reason:
@@ -178,10 +178,17 @@ def absorb(operation: Consolidate, outcomes: Sequence[Outcome], situation: Situa
     return operation
 
 
-def _told(move: Move, outcome: Outcome) -> Move:
+def _told(moves: tuple[Move, ...], outcome: Outcome) -> tuple[Move, ...]:
     """Why an eviction is put off shows where it is waited for."""
-    mine = isinstance(outcome.effect, Evict) and outcome.effect.uid == move.pod_uid
-    return replace(move, reason=outcome.detail) if mine and move.state is MoveState.EVICTING else move
+    if not isinstance(outcome.effect, Evict):
+        return moves
+    uid = outcome.effect.uid
+    return tuple(
+        replace(move, reason=outcome.detail)
+        if move.pod_uid == uid and move.state is MoveState.EVICTING
+        else move
+        for move in moves
+    )
 
 
 def is_settled(operation: Consolidate) -> bool:

@@ -168,6 +168,7 @@ def next_moves(operation: Consolidate, situation: Situation) -> Next:
         return _judged(started, there, situation)
     running = sum(map(len, snapshot.cluster.pods_on.values()))
     most, done = settings.consolidation.moves_allowed(running), evicted_lately(record, situation.now)
+    # A cluster in which pods always move serves nobody: the hour has a limit.
     if done >= most:
         return Next(waits=f"{done} pods were moved in the last hour, {most} are allowed")
     most = min(most - done, settings.consolidation.at_once(running))
@@ -180,6 +181,7 @@ def _first_few(operation: Consolidate, most: int, situation: Situation) -> Itera
     rules, ready = situation.settings.consolidation, _ready_by_owner(situation)
     taken: Counter[str] = Counter()
     for move in operation.moves:
+        # All that move at a time must become ready elsewhere before the next do.
         if move.state is not MoveState.PLANNED or taken.total() >= most:
             continue
         if taken[move.owner_uid] < rules.at_once_of(ready[move.owner_uid]):
@@ -198,6 +200,7 @@ def _judged(moves: list[Move], there: Mapping[str, Pod], situation: Situation) -
         judgement = judge(pod, disruptions, situation.settings, players)
         if judgement.treatment is Treatment.WAIT:
             waits = judgement.says
+        # Protected since the plan was made: its node cannot be emptied any more.
         elif judgement.treatment is not Treatment.EVICT:
             return Next(forbids=Stop(AbortCause.OTHER, judgement.says))
         elif move.state is MoveState.EVICTING:
@@ -273,6 +276,7 @@ def observed_node(source: Source, situation: Situation) -> Node | None:
     # Crash table: name-reused. Another node may have the name by now.
     if node is None or node.uid != source.node_uid or not node.worker:
         return None
+    # A machine that is going is no place to take pods from: the cloud or a removal empties it.
     instance = situation.snapshot.instance_with_id.get(source.instance_id)
     return node if instance is not None and instance.alive else None
 

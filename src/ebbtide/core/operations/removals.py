@@ -282,7 +282,7 @@ def _evict(removal: Removal, plan: DrainPlan, situation: Situation) -> Advance:
     evictions = tuple(effects.Evict(p.namespace, p.name, p.uid, p.node_name, p.grace_seconds) for p in pods)
     if evictions:
         removal = _fenced(removal, situation)
-    # What the API server said about an eviction is kept until something else stands in the way.
+    # What the API server said about an eviction is kept until something else prevents the drain.
     return _with(removal, plan.obstacle_after(removal.obstacle)), evictions
 
 
@@ -293,6 +293,7 @@ def _fenced(removal: Removal, situation: Situation) -> Removal:
 
 
 def _attempt_failed(removal: Removal, situation: Situation, why: Obstacle) -> Removal:
+    # After so many attempts others are more likely to drain; this one is skipped for a while.
     if removal.attempts >= situation.settings.drain_attempts:
         return replace(_to(removal, RemovalState.RELEASING, situation, why), blamed=True)
     retry_at = situation.now + situation.settings.drain_retry_seconds
@@ -393,6 +394,7 @@ def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> 
     told = Obstacle(RemovalCause.REFUSED, outcome.detail)
     match outcome.effect:
         case effects.SoftTaint(node_uid=uid) if refused and uid == removal.node_uid:
+            # An interruption does not ask who cordoned the node: its pods are evicted all the same.
             if removal.state is RemovalState.PLANNED and situation.notice_for(removal.instance_id) is None:
                 return replace(_to(removal, RemovalState.RELEASING, situation, told), blamed=True)
         case effects.Cordon(node_uid=uid) if refused and uid == removal.node_uid:
@@ -402,11 +404,13 @@ def absorb_removal(removal: Removal, outcome: Outcome, situation: Situation) -> 
             if removal.state is RemovalState.RELEASING:
                 # Another signed it since: it is theirs, and must not hold this operation open.
                 return _to(removal, RemovalState.RELEASED, situation, told)
+        # A release in progress must not take over the reason of a late eviction.
         case effects.Evict(node_name=name) if (
             name == removal.node_name and removal.state is RemovalState.DRAINING
         ):
             return _told(removal, outcome, situation)
         case effects.Terminate(instance_id=instance_id) if instance_id == removal.instance_id:
+            # Clouds accept a call long before they list the instance as going.
             if outcome.kind is OutcomeKind.DONE:
                 retry_at = situation.now + situation.settings.request_timeout_seconds
                 return replace(_with(removal, NO_OBSTACLE), retry_at=retry_at, refused_since=0)

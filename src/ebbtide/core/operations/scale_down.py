@@ -21,6 +21,8 @@ from ebbtide.core.consolidation import pace
 from ebbtide.core.consolidation.emptied_nodes import why_not_idle
 from ebbtide.core.nodes import orphans
 from ebbtide.core.nodes.drain import Disruptions
+from ebbtide.core.nodes.offers import Serves
+from ebbtide.core.nodes.replacing import StandIns
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.situation import (
     Closed,
@@ -201,10 +203,13 @@ def _why_in_use(operation: ScaleDown, situation: Situation) -> Abort | None:
 
 def absorb(operation: ScaleDown, outcomes: Sequence[Outcome], situation: Situation) -> ScaleDown:
     followed, launched = operation.removals, operation.slots
+    serves: Serves | None = None
+    if slots.without_capacity(outcomes):
+        serves = StandIns(situation.snapshot, situation.record, situation.settings, operation).serve
     for outcome in outcomes:
         followed = tuple(removals.absorb_removal(r, outcome, situation) for r in followed)
         launched = tuple(
-            slots.absorb_slot(slot, outcome, situation.settings, situation.now) for slot in launched
+            slots.absorb_slot(slot, outcome, situation.settings, situation.now, serves) for slot in launched
         )
     return replace(operation, removals=followed, replacements=launched)
 

@@ -38,7 +38,7 @@ def begin(decision: Decision, operation_id: str) -> ScaleUp:
 
 
 def extend(operation: ScaleUp, decision: Decision) -> ScaleUp:
-    """More of the same while it is open, so an instance that never joins holds up nobody."""
+    """Add slots while it is open, so an instance that never joins delays no other pod."""
     asked = sum(1 for slot in decision.slots if slot.state is SlotState.RESERVED)
     return replace(
         operation,
@@ -86,7 +86,7 @@ def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> C
         # Each time that it failed while it was open counts: it may have been extended all night.
         backoff = launch_backoff(replace(record, launching=operation), settings)
         record = replace(record, launch_failures=backoff.failures, launch_backoff_until=backoff.until)
-        record = replace(record, launch_backoff_offers=backoff.offers)
+        record = replace(record, launch_backoff_offers=backoff.about)
     return Closed(record, False)
 
 

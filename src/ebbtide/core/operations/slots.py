@@ -102,6 +102,7 @@ def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     settings = situation.settings
     count = situation.total()
     pool = settings.pool_named(slot.pool)
+    # The configuration may have changed since the slot was written.
     if pool is None:
         says = f"pool {slot.pool!r} is no longer configured"
         return _failed(slot, SlotCause.NO_POOL, says, situation.now), ()
@@ -125,6 +126,7 @@ def _launching(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     # Crash table: launch-crash. A runner that died after the call has launched it already.
     if found is not None:
         return _launched(slot, found, situation.now), ()
+    # What it may have launched after all has its key, so adoption finds it.
     if situation.now - slot.since >= situation.settings.launch_timeout_seconds:
         return _failed(slot, SlotCause.NO_ANSWER, "the cloud gave no definite answer", situation.now), ()
     return slot, (effects.Launch(slot, operation_id),)
@@ -139,7 +141,7 @@ def _joining(slot: Slot, situation: Situation) -> Advance:
     node = situation.snapshot.node_of.get(slot.instance_id)
     instance = situation.snapshot.instance_with_id.get(slot.instance_id)
     if instance is not None and not instance.alive:
-        says = "the instance went away before it was ready"
+        says = "the instance disappeared before it was ready"
         return gone(slot, situation, says, SlotCause.WENT_AWAY)
     if node is not None and node.ready:
         # JOINED is written even when both are seen at once, so the log shows each step.
@@ -219,12 +221,15 @@ def reclaim(slot: Slot, situation: Situation) -> Advance:
     if instance is not None and not instance.alive:
         return gone(slot, situation)
     if instance is None:
+        # A list of the cloud may lag: one without the instance proves nothing.
         missing = situation.now - slot.since >= situation.settings.gone_grace_seconds
         return gone(slot, situation) if missing else (slot, ())
     if node is not None and node.ready:
+        # It joined late, before anything irrevocable was written: a ready node is kept.
         ready = replace(slot, state=SlotState.READY, node_name=node.name, since=situation.now)
         return replace(ready, reason="", why=SlotCause.NONE), ()
     waited = situation.now - slot.since
+    # Launches must not wait for a machine that only a person can free.
     if waited >= situation.settings.stuck_seconds:
         reason = f"{slot.reason}, and it could not be reclaimed"
         return _failed(slot, SlotCause.STUCK, reason, situation.now), ()
@@ -238,12 +243,12 @@ def _why_not_yet(slot: Slot, node: Node | None, instance: Instance, situation: S
     """What speaks against the irrevocable step now."""
     # Crash table: interrupted-early. It goes without us, and may still join before.
     if situation.notice_for(slot.instance_id) is not None:
-        return "the cloud is taking it by itself"
+        return "the cloud is reclaiming it"
     # Crash table: old-list.
     if situation.now - slot.since < situation.settings.gone_grace_seconds:
         # One list without its node proves little: nobody may have looked since long before it joined, and
-        # an old list would have it terminated with all that runs on it. So it is looked for again, later.
-        return "it is looked for again"
+        # an old list would have it terminated with all that runs on it. So it is checked once more, later.
+        return "it is checked once more"
     if node is None:
         launched_at = instance.launched_at or slot.since - situation.settings.join_timeout_seconds
         return (
@@ -267,6 +272,7 @@ def terminate(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     if node is not None:
         return _joined_too_late(slot, node, operation_id, situation)
     launched_at = instance.launched_at or slot.since - situation.settings.join_timeout_seconds
+    # A node without a provider id may run on this machine, with pods on it.
     if may_be_there(launched_at, situation):
         return slot, ()
     return slot, (effects.Terminate(slot.instance_id, "", "", operation_id),)
@@ -294,6 +300,7 @@ def _joined_too_late(slot: Slot, node: Node, operation_id: str, situation: Situa
         return replace(known, shut_since=0), _evictions(plan)
     if not known.shut_since:
         return replace(known, shut_since=situation.now), ()
+    # A pod that was bound just before the cordon may not be listed yet.
     if situation.now - known.shut_since < situation.settings.settle_seconds:
         return known, ()
     return known, (effects.Terminate(slot.instance_id, node.name, node.uid, operation_id),)
@@ -316,6 +323,7 @@ def gone(slot: Slot, situation: Situation, reason: str = "", why: SlotCause = Sl
     node = situation.snapshot.node_of.get(slot.instance_id)
     if node is not None:
         instance = situation.snapshot.instance_with_id.get(slot.instance_id)
+        # The kubelet of a machine that still runs would create the Node object again.
         if instance is not None and instance.state is InstanceState.TERMINATING:
             return slot, ()
         return slot, (effects.DeleteNode(node.name, node.uid),)

@@ -41,14 +41,14 @@ from ebbtide.model.operation import (
     SpotNotice,
     spot_id,
 )
-from ebbtide.model.pool import RemovalReason
+from ebbtide.model.pool import Pool, RemovalReason
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node, Snapshot
 
 LAPSED = Obstacle(RemovalCause.LAPSED, "the interruption did not come")
 PAUSED = Obstacle(RemovalCause.ABORTED, "removals were paused", AbortCause.PAUSED.value)
-NO_ROOM = Why(NodeCause.NO_REPLACEMENT, "no room for a replacement within max")
+NO_ROOM = Why(NodeCause.NO_REPLACEMENT, "no room for a replacement below the maximum")
 TOO_LONG = Obstacle(RemovalCause.ABORTED, "it took too long", AbortCause.TOO_LONG.value)
 ALLOWED: dict[SpotKind, frozenset[SpotKind]] = {
     SpotKind.REBALANCE: frozenset({SpotKind.INTERRUPTION}),
@@ -65,8 +65,10 @@ def take_in(
     # The queue may carry notices of other clusters.
     if instance is None or not instance.pool:
         return record, SpotAnswer.NOT_OURS
+    # Its removal, ours or by hand, is ahead of the notice.
     if not instance.alive:
         return record, SpotAnswer.ALREADY_GOING
+    # A queue keeps notices for days: acting on an old one would empty a node for nothing.
     if now >= _lapses_at(notice.kind, noticed_at, notice.deadline, settings):
         return record, SpotAnswer.TOO_OLD
     known = record.spot_for(notice.instance_id)
@@ -99,6 +101,7 @@ def may_be_ours(notice: SpotNotice, snapshot: Snapshot, settings: Settings, now:
     if notice.instance_id in snapshot.instance_with_id or now >= lapses_at:
         return False
     workers = snapshot.cluster.workers
+    # An empty list next to running workers is a failure of the cloud, not news.
     if not snapshot.instances:
         return bool(workers)
     ending = f"/{notice.instance_id}"
@@ -125,6 +128,7 @@ def _removed_elsewhere(spot: Spot, record: Record) -> bool:
 
 
 def advance(spot: Spot, situation: Situation) -> Step[Spot, Effect]:
+    # What was not listed may still be there.
     if situation.snapshot.problems or spot.closing is not SpotEnd.OPEN:
         return Step(spot)
     before = spot
@@ -156,6 +160,7 @@ def _interrupted(spot: Spot, situation: Situation) -> Spot:
     if spot.removal is None and alive and joined and not _removed_elsewhere(spot, situation.record):
         # Its former owner gave it up, or it has only now joined: from here on it is a loss, and replaced.
         spot = replace(spot, removal=_removal(spot, situation), replace=True)
+    # The cloud did not take it: an empty node would only cost money.
     if spot.removal is not None and alive and situation.now >= _lapse(spot, situation):
         spot = replace(spot, removal=removals.release(spot.removal, situation, LAPSED))
     return _with_replacement(spot, situation) if spot.replace else spot
@@ -179,6 +184,7 @@ def _with_replacement(spot: Spot, situation: Situation) -> Spot:
     if spot.slot is not None or total(snapshot, record) >= situation.settings.max_workers:
         return spot
     pool = situation.settings.pool_named(spot.pool)
+    # Nothing needs the nodes of a pool that sleeps.
     if pool is None or pool.may_be_empty:
         return replace(spot, replace=False)
     if pool.max_workers is not None and total(snapshot, record, pool.name) >= pool.max_workers:
@@ -189,8 +195,10 @@ def _with_replacement(spot: Spot, situation: Situation) -> Spot:
 
 def _recommended(spot: Spot, situation: Situation) -> Spot:
     if spot.removal is not None:
+        # A recommendation is voluntary, so a pause also ends what was begun for it.
         if situation.record.paused:
             return replace(spot, removal=removals.release(spot.removal, situation, PAUSED))
+        # A drain that never ends would keep the node cordoned.
         if situation.now >= _lapse(spot, situation) + situation.settings.stuck_seconds:
             return replace(spot, removal=removals.release(spot.removal, situation, TOO_LONG))
         return spot
@@ -199,6 +207,7 @@ def _recommended(spot: Spot, situation: Situation) -> Spot:
         return spot
     if spot.slot is None:
         return _with_replacement(spot, situation)
+    # Only now: until the replacement is Ready, both nodes are needed.
     if spot.slot.state is SlotState.READY:
         return replace(spot, removal=_removal(spot, situation))
     return spot
@@ -232,11 +241,10 @@ def _why_kept(spot: Spot, situation: Situation) -> Why | None:
         return Why(NodeCause.POOL_SLEEPS, f"its pool {spot.pool} sleeps", spot.pool)
     why = why_kept(node, snapshot, record) or why_not_drainable(node, snapshot, settings)
     if why is not None:
-        return replace(why, says=f"{node.name} cannot go: {why.says}")
+        return replace(why, says=f"{node.name} cannot go: {why.says}", about=why.about or node.name)
     removing = (_removal(spot, situation),)
-    coming = (
-        () if spot.slot is not None and spot.slot.state is SlotState.READY else (_coming(spot, situation),)
-    )
+    ready = spot.slot is not None and spot.slot.state is SlotState.READY
+    coming = () if ready else (_coming(spot, pool, situation),)
     cluster = replace(snapshot.cluster, nodes=(*snapshot.cluster.nodes, *coming))
     replaced = replace(snapshot, cluster=cluster)
     checks = (
@@ -249,18 +257,11 @@ def _why_kept(spot: Spot, situation: Situation) -> Why | None:
     return held_by(checks)
 
 
-def _coming(spot: Spot, situation: Situation) -> Node:
+def _coming(spot: Spot, pool: Pool, situation: Situation) -> Node:
     """The replacement, as it will stand in the cluster."""
-    pool = situation.settings.pool_named(spot.pool)
-    if spot.slot is not None:
-        zone = spot.slot.zone
-    elif pool is not None:
-        zone = replacement_offer(
-            situation.snapshot, situation.record, situation.settings, pool, spot.instance_type
-        ).zone
-    else:
-        zone = ""
-    return Node(f"{spot.id}-replacement", "", pool=spot.pool, zone=zone)
+    seen, record, settings = situation.snapshot, situation.record, situation.settings
+    offer = spot.slot or replacement_offer(seen, record, settings, pool, spot.instance_type)
+    return Node(f"{spot.id}-replacement", "", pool=spot.pool, zone=offer.zone)
 
 
 def _ended(spot: Spot, situation: Situation) -> Spot:
@@ -269,6 +270,7 @@ def _ended(spot: Spot, situation: Situation) -> Spot:
         return spot
     if spot.removal is not None:
         return _ended_removal(spot, spot.removal, situation)
+    # Its owner may give it back, and then the interruption still has to be answered.
     if _removed_elsewhere(spot, situation.record):
         return spot
     instance = situation.snapshot.instance_with_id.get(spot.instance_id)
@@ -294,6 +296,7 @@ def _ended_removal(spot: Spot, removal: Removal, situation: Situation) -> Spot:
         return replace(spot, closing=SpotEnd.NODE_STAYS)
     if removal.state is RemovalState.SET_ASIDE:
         return replace(spot, closing=SpotEnd.SET_ASIDE)
+    # The node is gone, but its replacement may still be waiting for room below the maximum.
     if spot.replace and spot.slot is None and situation.now < _lapse(spot, situation):
         return spot
     return replace(spot, closing=SpotEnd.ANSWERED)

@@ -59,6 +59,7 @@ def why_stop(operation: Consolidate, situation: Situation) -> Stop | None:
     if record.pending_since and waited >= settings.pending_up_seconds:
         return Stop(AbortCause.PODS_WAITING, f"there have been pending pods for {a_while(waited)}")
     longest = LONGEST * max(settings.stuck_seconds, settings.join_timeout_seconds)
+    # Marked nodes take few new pods: that must not last forever.
     if now - operation.started_at >= longest:
         return Stop(AbortCause.TOO_LONG, f"not finished after {a_while(longest)}")
     for slot in operation.slots:
@@ -77,13 +78,15 @@ def _why_sources_changed(operation: Consolidate, situation: Situation) -> Stop |
             continue
         node = moves.observed_node(source, situation)
         if node is None:
-            return Stop(AbortCause.CHANGED, f"{source.node_name} is not the node it was")
+            return Stop(AbortCause.CHANGED, f"{source.node_name} is no longer the same node")
+        # A person has plans for it, and nothing could come back to it if a move fails.
         if node.unschedulable:
             return Stop(AbortCause.CHANGED, f"{source.node_name} was cordoned meanwhile")
         if node.owner is not None and not signed_by(node, operation.id):
             owner = node.owner.operation_id
             return Stop(AbortCause.CHANGED, f"{source.node_name} belongs to operation {owner}")
         for pod in moves.counting_pods(source.node_name, situation):
+            # The plan has no place for it, so the node cannot be emptied.
             if pod.uid not in planned and not pod.terminating:
                 return Stop(AbortCause.CHANGED, f"{pod.full_name} came onto {source.node_name}")
     return None
@@ -179,12 +182,14 @@ def _pod_that_needs(nodes: list[Node], situation: Situation) -> Pod | None:
     rooms = [room_of(given_back(node), view.pods_on.get(node.name, ())) for node in nodes]
     placement: Placement | None = None
     for pod in view.waiting_pods:
+        # It waits for its own node, and no other can help.
         if pod.tied_to_node:
             continue
         if _cannot_be_judged(pod):
             if _has_been_pending_long(situation):
                 return pod
             continue
+        # Cheaper to ask first, and true for most pods of a large cluster.
         if all(room.lacks(pod.requests) for room in rooms):
             continue
         if placement is None:

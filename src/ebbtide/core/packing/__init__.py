@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from ebbtide.core.packing.pack import pack
 from ebbtide.core.packing.problem import group
-from ebbtide.core.packing.types import Item, NodeType, Plan, PlannedNode, Pod, Rules, Unplaced
+from ebbtide.core.packing.types import Item, NodeType, PlacementRules, Plan, PlannedNode, Pod, Unplaced
 
-__all__ = ["Item", "NodeType", "Plan", "PlannedNode", "Pod", "Rules", "Unplaced", "group", "pack"]
+__all__ = ["Item", "NodeType", "PlacementRules", "Plan", "PlannedNode", "Pod", "Unplaced", "group", "pack"]

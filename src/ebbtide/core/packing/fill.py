@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ebbtide.core.packing.problem import Problem
+from ebbtide.core.packing.problem import PackingProblem
 
 _ALMOST = 1e-9
 
@@ -87,7 +87,7 @@ class Arrays:
         )
 
 
-def arrays_of(problem: Problem) -> Arrays:
+def arrays_of(problem: PackingProblem) -> Arrays:
     kinds, types = problem.kinds, problem.types
     size = np.array([(k.cpu_milli, k.memory_mib, k.slots) for k in kinds], dtype=float)
     counts = np.array(problem.counts, dtype=float)

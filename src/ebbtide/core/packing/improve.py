@@ -25,7 +25,7 @@ from ebbtide.core.packing.clusters import Pools, clustered
 from ebbtide.core.packing.columns import Columns, Generator, cheapest
 from ebbtide.core.packing.fill import RESOURCES, Arrays, Floats, Ints, arrays_of
 from ebbtide.core.packing.plain import first_fit
-from ebbtide.core.packing.problem import Bin, Problem
+from ebbtide.core.packing.problem import Bin, PackingProblem
 from ebbtide.core.packing.types import Budget
 
 _POOR = 1.05
@@ -57,13 +57,13 @@ _MOST_STEPS = 4_000
 prices still prove something."""
 
 
-def tightened(problem: Problem, budget: Budget) -> Problem:
+def tightened(problem: PackingProblem, budget: Budget) -> PackingProblem:
     """The same with a higher bound, where rules about types make the fluid one too low."""
     seconds = max(0.0, budget.left()) * _PROVING
     return replace(problem, bound=max(problem.bound, coupled_bound(arrays_of(problem), seconds)))
 
 
-def improve(problem: Problem, budget: Budget, few: int = FEW) -> list[Bin]:
+def improve(problem: PackingProblem, budget: Budget, few: int = FEW) -> list[Bin]:
     """The cheapest bins found by the deadline."""
     arrays = arrays_of(problem)
     solving = budget.part(_SOLVING) if many(arrays, few) else budget
@@ -84,7 +84,7 @@ _ROUND = 0.3
 """Share of the time left that one round may take."""
 
 
-def ruin(problem: Problem, arrays: Arrays, bins: list[Bin], budget: Budget) -> list[Bin]:
+def ruin(problem: PackingProblem, arrays: Arrays, bins: list[Bin], budget: Budget) -> list[Bin]:
     """Bins at most as expensive as these; until the deadline, or until nothing is gained any more."""
     rng = np.random.default_rng(budget.seed)
     idle = 0
@@ -101,7 +101,7 @@ def ruin(problem: Problem, arrays: Arrays, bins: list[Bin], budget: Budget) -> l
 
 
 def _taken_out(
-    problem: Problem, arrays: Arrays, bins: list[Bin], rng: np.random.Generator
+    problem: PackingProblem, arrays: Arrays, bins: list[Bin], rng: np.random.Generator
 ) -> tuple[list[Bin], Floats]:
     """The bins that stay, and the counts of the units on the others."""
     worth = arrays.worth.tolist()

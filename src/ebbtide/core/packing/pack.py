@@ -16,14 +16,14 @@ from importlib.util import find_spec
 from ebbtide.core.packing.plain import first_fit, search
 from ebbtide.core.packing.problem import (
     UNLIMITED,
-    Kind,
-    Problem,
+    PackingProblem,
+    UnitClass,
     Vector,
     fluid_bound,
     fluid_prices,
     undominated,
 )
-from ebbtide.core.packing.types import Budget, Item, NodeType, Plan, Rules, Unplaced
+from ebbtide.core.packing.types import Budget, Item, NodeType, PlacementRules, Plan, Unplaced
 from ebbtide.model.settings import Packer
 
 HOW_TO_PACK = "Install Ebbtide with its extra `solver`, or set packer to plain."
@@ -46,7 +46,7 @@ def why_missing(packer: Packer) -> str:
 
 
 def installed_packer() -> Packer:
-    """For a preview that nothing depends on. A decision is told which packer to use."""
+    """For a preview that nothing depends on. For a decision, the packer is an argument."""
     return Packer.PLAIN if why_missing(Packer.HIGHS) else Packer.HIGHS
 
 
@@ -100,13 +100,13 @@ class _Part:
     allowed: int
 
 
-def frame(items: Sequence[Item], types: Sequence[NodeType]) -> Problem:
+def frame(items: Sequence[Item], types: Sequence[NodeType]) -> PackingProblem:
     parts = {rules: _parts(rules, types) for rules in {item.rules for item in items}}
     kept = _kept(parts, types)
     chosen = [types[index] for index in kept]
     parts = {rules: _renumbered(old, kept) for rules, old in parts.items()}
     room = _Room(chosen)
-    merged: dict[tuple[Kind, int], list[str]] = {}
+    merged: dict[tuple[UnitClass, int], list[str]] = {}
     unplaced: list[Unplaced] = []
     for number, item in enumerate(items):
         places = _places(item, parts[item.rules], room)
@@ -120,10 +120,10 @@ def frame(items: Sequence[Item], types: Sequence[NodeType]) -> Problem:
     kinds = tuple(_whole(kind) for kind, _ in merged)
     values, bound = _bound([(kind, len(names)) for (kind, _), names in merged.items()], chosen)
     names_of = tuple(tuple(names) for names in merged.values())
-    return Problem(kinds, names_of, tuple(chosen), tuple(unplaced), values, bound)
+    return PackingProblem(kinds, names_of, tuple(chosen), tuple(unplaced), values, bound)
 
 
-def _parts(rules: Rules, types: Sequence[NodeType]) -> tuple[_Part, ...]:
+def _parts(rules: PlacementRules, types: Sequence[NodeType]) -> tuple[_Part, ...]:
     allowed: dict[str, int] = {}
     for number, type_ in enumerate(types):
         if rules.types is not None and type_.name not in rules.types:
@@ -135,7 +135,7 @@ def _parts(rules: Rules, types: Sequence[NodeType]) -> tuple[_Part, ...]:
     return tuple(_Part(zone, allowed[zone]) for zone in sorted(allowed))
 
 
-def _kept(parts: dict[Rules, tuple[_Part, ...]], types: Sequence[NodeType]) -> list[int]:
+def _kept(parts: dict[PlacementRules, tuple[_Part, ...]], types: Sequence[NodeType]) -> list[int]:
     masks = {part.allowed for each in parts.values() for part in each}
     admits = [0] * len(types)
     for bit, mask in enumerate(sorted(masks)):
@@ -195,7 +195,7 @@ def _places(item: Item, parts: tuple[_Part, ...], room: _Room) -> list[_Part] | 
     return f"{item.cpu_milli}m CPU, {item.memory_mib} MiB{pods} are more than any type it may use offers"
 
 
-def _spread(item: Item, places: list[_Part]) -> Iterator[tuple[Kind, tuple[str, ...]]]:
+def _spread(item: Item, places: list[_Part]) -> Iterator[tuple[UnitClass, tuple[str, ...]]]:
     start = 0
     for place, share in zip(places, _even(item, [place.zone for place in places]), strict=True):
         names = item.names[start : start + share * item.slots]
@@ -203,7 +203,7 @@ def _spread(item: Item, places: list[_Part]) -> Iterator[tuple[Kind, tuple[str, 
         if names:
             most = item.rules.max_per_node
             limit = UNLIMITED if most is None or most >= share else most
-            yield Kind(item.cpu_milli, item.memory_mib, item.slots, limit, place.allowed), names
+            yield UnitClass(item.cpu_milli, item.memory_mib, item.slots, limit, place.allowed), names
 
 
 def _even(item: Item, zones: list[str]) -> list[int]:
@@ -226,13 +226,13 @@ def _sum(amounts: list[int], indices: list[int]) -> int:
     return sum(amounts[index] for index in indices)
 
 
-def _whole(kind: Kind) -> Kind:
+def _whole(kind: UnitClass) -> UnitClass:
     """A request of nothing counts as the least unit where nodes are filled, which keeps division safe."""
     cpu_milli, memory_mib = max(1, kind.cpu_milli), max(1, kind.memory_mib)
-    return Kind(cpu_milli, memory_mib, kind.slots, kind.limit, kind.admitted)
+    return UnitClass(cpu_milli, memory_mib, kind.slots, kind.limit, kind.admitted)
 
 
-def _bound(sizes: list[tuple[Kind, int]], types: Sequence[NodeType]) -> tuple[Vector, float]:
+def _bound(sizes: list[tuple[UnitClass, int]], types: Sequence[NodeType]) -> tuple[Vector, float]:
     if not sizes:
         return (0.0, 0.0, 0.0), 0.0
     demand = (

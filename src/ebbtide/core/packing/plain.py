@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ebbtide.core.packing.problem import Bin, Content, Kind, Problem
+from ebbtide.core.packing.problem import Bin, Content, PackingProblem, UnitClass
 from ebbtide.core.packing.types import Budget, Dice
 
 _PATIENCE = 300
@@ -17,7 +17,7 @@ _PATIENCE = 300
 _CLOSE = 1e-9
 
 
-def search(problem: Problem, bins: Sequence[Bin], budget: Budget) -> list[Bin]:
+def search(problem: PackingProblem, bins: Sequence[Bin], budget: Budget) -> list[Bin]:
     """The cheapest bins found by refilling, never more expensive than those given."""
     dice = Dice(budget.seed)
     filler = _Filler(problem)
@@ -39,7 +39,7 @@ def search(problem: Problem, bins: Sequence[Bin], budget: Budget) -> list[Bin]:
 class _Filler:
     """What a fill asks about classes and types again and again, worked out once."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: PackingProblem) -> None:
         self.problem = problem
         cpu, memory, slot = problem.values
         self.worth = [
@@ -99,7 +99,7 @@ def _filled(filler: _Filler, counts: list[int], dice: Dice, budget: Budget) -> l
     return bins
 
 
-def _ruin(problem: Problem, bins: list[Bin], dice: Dice) -> tuple[list[Bin], list[int]]:
+def _ruin(problem: PackingProblem, bins: list[Bin], dice: Dice) -> tuple[list[Bin], list[int]]:
     """Take some nodes out: those left, and the counts of what was on the others."""
     share = 0.1 + 0.9 * dice.share() ** 2
     kept: list[Bin] = []
@@ -121,7 +121,7 @@ def _merged(bins: Sequence[Bin]) -> list[Bin]:
     return [Bin(number, content, count) for (number, content), count in times.items()]
 
 
-def _admitting(problem: Problem, index: int) -> Iterator[int]:
+def _admitting(problem: PackingProblem, index: int) -> Iterator[int]:
     admitted = problem.kinds[index].admitted
     return (number for number in range(len(problem.types)) if admitted >> number & 1)
 
@@ -139,21 +139,21 @@ class _Node:
         self.cpu, self.memory, self.slots = room
         self.content: list[tuple[int, int]] = []
 
-    def most(self, kind: Kind) -> int:
+    def most(self, kind: UnitClass) -> int:
         """How many of this class it has room for."""
         if not kind.admitted >> self.type & 1:
             return 0
         by_size = min(self.cpu // kind.cpu_milli, self.memory // kind.memory_mib)
         return min(by_size, self.slots // kind.slots, kind.limit)
 
-    def put(self, index: int, kind: Kind, count: int) -> None:
+    def put(self, index: int, kind: UnitClass, count: int) -> None:
         self.cpu -= kind.cpu_milli * count
         self.memory -= kind.memory_mib * count
         self.slots -= kind.slots * count
         self.content.append((index, count))
 
 
-def first_fit(problem: Problem, counts: Sequence[int]) -> list[Bin]:
+def first_fit(problem: PackingProblem, counts: Sequence[int]) -> list[Bin]:
     """Nodes for these counts, each of the cheapest type that holds what it was given."""
     bins: list[Bin] = []
     nodes: list[_Node] = []
@@ -183,13 +183,13 @@ def first_fit(problem: Problem, counts: Sequence[int]) -> list[Bin]:
     return bins
 
 
-def _largest_first(problem: Problem, counts: Sequence[int]) -> list[int]:
+def _largest_first(problem: PackingProblem, counts: Sequence[int]) -> list[int]:
     cpu, memory, slot = problem.values
     size = [kind.cpu_milli * cpu + kind.memory_mib * memory + kind.slots * slot for kind in problem.kinds]
     return sorted((index for index, count in enumerate(counts) if count), key=lambda index: -size[index])
 
 
-def _best_type(problem: Problem, admitted: int) -> int:
+def _best_type(problem: PackingProblem, admitted: int) -> int:
     """Of the types admitted, the one whose room is worth most for its price; of equals the largest."""
     cpu, memory, slot = problem.values
 
@@ -201,10 +201,10 @@ def _best_type(problem: Problem, admitted: int) -> int:
     return max((number for number in range(len(problem.types)) if admitted >> number & 1), key=worth)
 
 
-def _empty(problem: Problem, number: int) -> _Node:
+def _empty(problem: PackingProblem, number: int) -> _Node:
     type_ = problem.types[number]
     return _Node(number, (type_.cpu_milli, type_.memory_mib, type_.pods))
 
 
-def _bin(problem: Problem, number: int, content: Content, times: int) -> Bin:
+def _bin(problem: PackingProblem, number: int, content: Content, times: int) -> Bin:
     return Bin(problem.cheapest_for(content, number), content, times)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ebbtide.core.packing.types import Item, NodeType, Plan, PlannedNode, Pod, Rules, Unplaced
+from ebbtide.core.packing.types import Item, NodeType, PlacementRules, Plan, PlannedNode, Pod, Unplaced
 
 UNLIMITED = 1 << 30
 
@@ -37,7 +37,7 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class UnitClass:
     """One class of units: its size, how many a node may hold, and the types it may use as a bit set."""
 
     cpu_milli: int
@@ -48,8 +48,8 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    kinds: tuple[Kind, ...]
+class PackingProblem:
+    kinds: tuple[UnitClass, ...]
     names: tuple[tuple[str, ...], ...]
     types: tuple[NodeType, ...]
     """Undominated, cheapest first."""
@@ -102,7 +102,7 @@ class _Unit:
     cpu_milli: int
     memory_mib: int
     slots: int
-    rules: Rules
+    rules: PlacementRules
 
 
 def group(pods: Iterable[Pod]) -> tuple[Item, ...]:
@@ -138,9 +138,9 @@ def _join(members: list[Pod]) -> _Unit:
     return _Unit(cpu_milli, memory_mib, len(members), rules)
 
 
-def both_of(one: Rules, other: Rules) -> Rules:
+def both_of(one: PlacementRules, other: PlacementRules) -> PlacementRules:
     """Rules that hold both: a unit may go only where each of its pods may."""
-    return Rules(
+    return PlacementRules(
         types=_intersection(one.types, other.types),
         zones=_intersection(one.zones, other.zones),
         max_per_node=_least(one.max_per_node, other.max_per_node),

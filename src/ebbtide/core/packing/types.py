@@ -18,7 +18,7 @@ CALLS_PER_SECOND = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class PlacementRules:
     """Where a pod may be placed, already worked out from taints, selectors and affinities."""
 
     types: frozenset[str] | None = None
@@ -43,7 +43,7 @@ class Pod:
     name: str
     cpu_milli: int
     memory_mib: int
-    rules: Rules = field(default_factory=Rules)
+    rules: PlacementRules = field(default_factory=PlacementRules)
     together: str | None = None
     """Pods of one such key must share a node, and are packed as one."""
 
@@ -59,7 +59,7 @@ class Item:
     memory_mib: int
     names: tuple[str, ...]
     slots: int = 1
-    rules: Rules = field(default_factory=Rules)
+    rules: PlacementRules = field(default_factory=PlacementRules)
 
     def __post_init__(self) -> None:
         if self.cpu_milli < 0 or self.memory_mib < 0:

@@ -27,15 +27,15 @@ from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY
 
 USUAL_SHARE = 0.95
 DEFAULT_POD_SECONDS = 30
-"""What is said of the pods while no wake has been timed."""
+"""Assumed for the pods until a wake has been timed."""
 DEFAULT_NODE_SECONDS = 120
-"""What is said of a node while none has been timed."""
+"""Assumed for a node until one has been timed."""
 LATE_SECONDS = 10
-"""What is said of a wake that takes longer than expected: ask again after so long."""
+"""The estimate for a wake that takes longer than expected: ask again after so long."""
 KEPT_NODES = 50
 """The newest so many nodes count."""
 ROUGH_FROM_SECONDS = 100
-"""From here on an estimate is said to ten seconds."""
+"""From here on an estimate is rounded to ten seconds."""
 
 
 class Learned(StrEnum):

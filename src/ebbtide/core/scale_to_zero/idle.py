@@ -124,8 +124,10 @@ def _awake(
         return stay_up(policy, replace(state, last_activity_at=_activity(state, now)), NO_WHY, now, now)
     if verdict is ActivityVerdict.UNKNOWN:
         return stay_up(policy, state, why, now, min(state.checked_at, now))
+    # Without the workloads nobody knows what would be restored later.
     if unreadable := is_unreadable(look):
         return stay_up(policy, state, unreadable, now, min(state.checked_at, now))
+    # A deleted workload has no replicas to remember, and must not be counted as savings.
     if missing := is_missing(look):
         return stay_up(policy, state, missing, now, now)
     if by_hand := zero_by_hand(policy, look):
@@ -148,6 +150,7 @@ def _awake(
 
 def _idle(policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDefaults, now: int) -> IdleStep:
     since = state.idle_since or now
+    # Between the two looks it may have been in use.
     if now - state.checked_at > look.gap_seconds:
         ended = open_stretch(policy, state, state.checked_at)
         restarted = replace(state, idle_since=now, checked_at=now, stretch_since=now, rate=look.rate)
@@ -163,13 +166,14 @@ def _idle(policy: Policy, state: IdleState, look: ActivityLook, defaults: ZeroDe
         keep_alive(policy, defaults) + state.extra_keep_alive_seconds,
     )
     graced = counts_from(policy, state, look) + policy.grace_seconds
+    # A deployment or a wake may take a while before its first use.
     if now - since < threshold + quiet or now < graced:
         return _keep(state, look, now, stretches)
     if why := may_not_fall(state, look, now):
         known = why.brief == state.why_left_alone
         told = replace(why, says=f"idle for {a_while(now - since)} but kept up: {why.says}")
         return _keep(noted(state, why), look, now, stretches, NO_WHY if known else told)
-    says = f"idle for {a_while(threshold)} and quiet for {a_while(quiet)} more: going to zero"
+    says = f"idle for {a_while(threshold)} and quiet for {a_while(quiet)} more: scaling to zero"
     idle = PolicyWhy(PolicyCause.IDLE, says, found=now - since, limit=threshold + quiet)
     return IdleStep(fall(state, look, now), NextStep.FALL, stretches, idle)
 
@@ -214,10 +218,11 @@ def _falling(
         verdict, said = listen(policy, state, look, defaults, now)
         why = NO_WHY if verdict is ActivityVerdict.QUIET else said
     if why:
-        given_up = replace(why, says=f"going to zero was given up: {why.says}")
+        given_up = replace(why, says=f"scaling to zero was cancelled: {why.says}")
         return IdleStep(state, NextStep.WAKE, why=given_up)
+    # The runner may have died half-way, or a controller may have brought some back.
     if any(each.replicas for each in look.workloads):
-        continues = PolicyWhy(PolicyCause.CONTINUES, "going to zero continues")
+        continues = PolicyWhy(PolicyCause.CONTINUES, "scaling to zero continues")
         return IdleStep(fall(state, look, now), NextStep.FALL, why=continues)
     return at_zero(policy, state, now)
 
@@ -229,6 +234,7 @@ def _asleep(
         return IdleStep(state)
     if not look.workloads and (missing := is_missing(look)):
         return stay_up(policy, state, missing, now, now)
+    # A person who scales it up by hand wants it awake: it is not put to sleep again at once.
     if up := next((each for each in look.workloads if each.replicas), None):
         ended = open_stretch(policy, state, now, wakes=1)
         awake = replace(
@@ -249,11 +255,12 @@ def _asleep(
         return IdleStep(awake, stretches=_some(ended), why=by_hand)
     if not policy.enabled:
         return IdleStep(state)
+    # Nothing would ever wake it again.
     if why := _no_reason_to_sleep(policy, state):
         why = replace(why, says=f"{why.says}: waking")
         return IdleStep(state, NextStep.WAKE, why=why, reason=WakeReason.MANUAL)
     if state.keep_up_until > now:
-        kept = PolicyWhy(PolicyCause.KEPT_UP, "it is to be kept up: waking")
+        kept = PolicyWhy(PolicyCause.KEPT_UP, "it must stay up: waking")
         return IdleStep(state, NextStep.WAKE, why=kept, reason=WakeReason.MANUAL)
     if not _by_schedule(policy, state):
         verdict, why = listen(policy, state, look, defaults, now)
@@ -279,10 +286,11 @@ def _waking(policy: Policy, state: IdleState, look: ActivityLook, now: int) -> I
     if look.problem:
         return IdleStep(state)
     if state.last_scaled_at == 0:
+        # The calls of its runner may still be on their way.
         if now - (state.last_wake_at or 0) < REDO_SECONDS:
             return IdleStep(state)
         reason = state.wake_reason or WakeReason.MANUAL
-        again = PolicyWhy(PolicyCause.UNANSWERED, "a wake that was not carried out is repeated")
+        again = PolicyWhy(PolicyCause.UNANSWERED, "a wake that did not finish is repeated")
         return IdleStep(state, NextStep.WAKE, why=again, reason=reason)
     there = [each for each in look.workloads if each.replicas]
     if by_hand := zero_by_hand(policy, look):

@@ -150,6 +150,7 @@ def wake(state: IdleState, observed: Observed, order: WakeOrder, now: int) -> Ta
     it makes them again."""
     policy = observed.policy
     there = observed.look.workloads if state.phase in AWAKE else ()
+    # A wake in progress keeps what it answers; the schedule is answered when it ends.
     if order.until and state.phase is not Phase.WAKING:
         state = replace(state, scheduled_until=order.until)
     step = waking.wake(policy, state, order.reason, now, there, order.replicas)
@@ -183,6 +184,7 @@ def must_wait(state: IdleState, due: Due, look: ActivityLook, now: int) -> Polic
         return is_unreadable(look)
     if not due.schedule.sleeps or scaled_by_another(look.workloads):
         return NO_WHY
+    # Put to sleep half-way up, the caller who woke it would never be served.
     if state.phase is Phase.WAKING:
         return PolicyWhy(PolicyCause.WAKING, "it is waking")
     return may_not_fall(state, look, now)
@@ -227,6 +229,7 @@ def _rise(state: IdleState, due: Due, observed: Observed, now: int) -> TargetSte
         return _answered(state, due, _of(due, PolicyCause.WAKING, "waking already"))
     number = None if due.schedule.wake or len(policy.target.workloads) != 1 else due.schedule.replicas
     if state.phase in AWAKE:
+        # Two that set replicas would undo each other.
         if why := scaled_by_another(look.workloads):
             return _answered(state, due, replace(why, says=f"{said}: left alone, {why.says}"))
         if number is not None and all(each.replicas for each in look.workloads):
@@ -294,6 +297,7 @@ def _by_rules(before: IdleState, step: IdleStep, observed: Observed, now: int) -
 
 def _with_node_first(step: IdleStep, observed: Observed) -> IdleStep:
     """Whether its wake will need a node: noted while it sleeps, since a gate sees no nodes."""
+    # What is up already has its nodes.
     if step.state.phase is not Phase.ZERO or observed.node_first is None:
         return step
     return replace(step, state=replace(step.state, node_first=observed.node_first))
@@ -320,6 +324,7 @@ def _with_timers(step: IdleStep, observed: Observed, now: int) -> IdleStep:
     """Rules that began or ceased to hold; a clock that runs is looked at often enough to be believed."""
     if step.state.phase not in AWAKE:
         return step
+    # A timer that nobody looked at for too long counts as a gap, and starts again.
     old = 2 * (now - step.state.checked_at) >= observed.look.gap_seconds
     if observed.timers == step.state.timers and not (observed.timers and old):
         return step

@@ -157,7 +157,9 @@ def settings_for(settings: Settings, at_work: Sequence[tuple[Policy, IdleState]]
     asleep = {name for name, (_, state) in known.items() if name and state.phase is Phase.ZERO}
     if asleep:
         awake = sum(max(1, pool.min_workers) for pool in pools if pool.name not in asleep)
-        settings = replace(settings, min_workers=min(settings.min_workers, awake))
+        # Nothing is launched elsewhere in place of what sleeps, but what is there is kept as before.
+        least = settings.min_workers
+        settings = replace(settings, min_workers=min(least, awake), awake_min_workers=least)
     if waking:
         settings = replace(settings, waking=waking)
     return replace(settings, pools=pools) if pools != settings.pools else settings

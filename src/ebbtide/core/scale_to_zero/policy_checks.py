@@ -33,7 +33,7 @@ class PolicyProblem:
     path: tuple[str | int, ...]
     says: str
     taken: bool = False
-    """Whether another policy stands in the way, so changing that one would help as well."""
+    """Whether it conflicts with another policy, so changing that one would help as well."""
 
     @property
     def field(self) -> str:
@@ -176,7 +176,7 @@ def _wants(policy: Policy) -> tuple[WorkloadRef | ServiceRef, ...]:
 
 
 def first_day(zone: str, now: int) -> tuple[str, str]:
-    """The first and the last of the days whose savings an object is told."""
+    """The first and the last day of the savings in the status of an object."""
     last = local_date(zone, now)
     first = datetime.fromisoformat(last).replace(tzinfo=UTC) - timedelta(days=SAVED_DAYS - 1)
     return first.date().isoformat(), last
@@ -185,7 +185,7 @@ def first_day(zone: str, now: int) -> tuple[str, str]:
 def saved_lately(policy: Policy, rows: Sequence[LedgerDay], now: int) -> SavedLately:
     first, last = first_day(policy.zone, now)
     total = report(policy.id, first, last, rows).total
-    # Money of two currencies is never added up: euros are told, else the first by name.
+    # Amounts in two currencies are never added up: euros are shown, else the first by name.
     shown = next((money for money in total.money if money.currency == EUROS), next(iter(total.money), None))
     if shown is None:
         return SavedLately(last, total.scaled_to_zero_seconds)
@@ -202,7 +202,7 @@ def is_due(told: Report | None, policy: Policy, state: IdleState, now: int) -> b
 def report_of(
     declaration: Declaration, policy: Policy, state: IdleState, saved: SavedLately | None, now: int
 ) -> Report:
-    """What the object of a policy that is applied is told."""
+    """The status of an object whose policy is applied."""
     return Report(
         Readiness.APPLIED,
         f"policy {policy.name} is as this object says",

@@ -57,7 +57,7 @@ def wake(
     there: Sequence[Workload] = (),
     ordered: int | None = None,
 ) -> WakeStep:
-    """`there` is what was seen of a target that counts as awake: a member of it at zero is brought up,
+    """`there` is what was observed of a target that counts as awake: a member of it at zero is brought up,
     whatever put it there. A group that was half awake could otherwise never be woken. `ordered` is the number
     of a schedule, instead of what was there before."""
     # Crash table: wake-while-falling. A second caller joins the wake instead of starting another.
@@ -170,6 +170,7 @@ def guard(policy: Policy, state: IdleState, defaults: ZeroDefaults, now: int) ->
         return 0, PolicyWhy(PolicyCause.WINDOW_RESET, says) if before else NO_WHY
     cost = sum(one.seconds for one in recent)
     saved = sum(one.slept_seconds for one in recent)
+    # Waking so often costs at least what sleeping saves.
     if cost >= saved:
         most = max(defaults.max_keep_alive_seconds, base)
         extra = min(max(2 * (base + before), LEAST_EXTRA_SECONDS), most) - base

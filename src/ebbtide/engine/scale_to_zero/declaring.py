@@ -1,20 +1,17 @@
-"""Policies that objects of the cluster declare, brought into the store once a round, and the status of those
-objects.
+"""Policies from Kubernetes objects: written to the store once per round, and the status of the objects.
 
-The store is what counts: an object is compared with the policy that carries its name as origin, so a runner
-that dies anywhere leaves nothing that the next round does not find. An object that is gone ends its policy in
-three durable steps, each found again by the next round:
+The store decides: an object is compared with the policy that has the object's name as its origin. A runner
+that dies anywhere leaves nothing that the next round does not find. If an object is gone, its policy ends
+in three durable steps:
 
-    1. the policy is switched off, in one write with its state: a runner that was about to put the target
-       to sleep is refused
-    2. a target that sleeps is woken
+    1. the policy is disabled, in one write with its state: a runner that was about to put the target to sleep
+       is refused
+    2. a sleeping target is woken
     3. once it is awake, the policy is deleted
 
-Nothing is written where nothing changed, neither to the store nor to an object.
-
-Updates the status of the objects that declare policies, once a round. A status is written only if it
-changed. If a write is lost, or there was no time for it, the next round sees that the status is outdated, so
-reporting has no state of its own.
+If nothing changed, nothing is written, neither to the store nor to an object. If the write of a status is
+lost, or time was up, the next round sees that the status is outdated. So reporting needs no state of its
+own.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ from ebbtide.model.policy import Declaration, Policy, Readiness, Report, declare
 from ebbtide.ports import Declarations
 
 AT_ONCE = 100
-"""Objects that are told together. The lease is renewed in between."""
+"""Objects whose status is updated together. The lease is renewed in between."""
 
 
 @dataclass(slots=True)

@@ -99,7 +99,7 @@ class Gating:
             # Crash table: release-frozen. The policy may have gone back to sleep meanwhile.
             if state is not None and not may_not_release(seen, state):
                 self._services.release(seen.takeover)
-                yield f"{ref} leads to its pods again"
+                yield f"{ref} points at its pods again"
 
     def reconcile(self) -> list[str]:
         """Bring every takeover to what the states say; what was done, in sentences. Errors are among them:

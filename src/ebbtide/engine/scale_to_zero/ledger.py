@@ -84,7 +84,7 @@ class Ledger:
                 return self._context.leased(owner)
             ports.clock.sleep(TURN_SECONDS)
         raise LeaseLost(
-            f"the idle loop has not given back its lease for {MOST_TURNS * TURN_SECONDS:g} s; the ledger was "
+            f"the idle loop has not released its lease for {MOST_TURNS * TURN_SECONDS:g} s; the ledger was "
             "left as it is. Try again; if no runner is active, the lease expires by itself."
         )
 
@@ -98,7 +98,7 @@ class Ledger:
                 break
             stretches = again
         else:
-            raise Conflict(f"the ledger of policy {policy_id} is written all the time: rebuild it again")
+            raise Conflict(f"the ledger of policy {policy_id} keeps being written by others: try again")
         days = fold(stretches)
         return Rebuilt(policy_id, len(stretches), len(days), _plain(before) != _plain(days))
 

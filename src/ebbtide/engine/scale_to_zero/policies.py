@@ -32,7 +32,7 @@ class PolicyRefused(Usage):
 
     @property
     def taken(self) -> bool:
-        """Whether something else stands in the way (409), not the policy itself (422)."""
+        """Whether it conflicts with something else (409), or is invalid itself (422)."""
         return any(each.taken for each in self.problems)
 
 
@@ -142,9 +142,9 @@ class Policies:
             raise PolicyRefused(policy.name, problems)
 
     def _problems(
-        self, policy: Policy, beside: Collection[Policy] | Iterator[Policy]
+        self, policy: Policy, stored: Collection[Policy] | Iterator[Policy]
     ) -> tuple[PolicyProblem, ...]:
-        others = (other for other in beside if other.id != policy.id)
+        others = (other for other in stored if other.id != policy.id)
         return (*check_policy(policy, others, self._pools), *self._stranded(policy))
 
     def _stranded(self, policy: Policy) -> Iterator[PolicyProblem]:
@@ -207,7 +207,7 @@ class Policies:
                 stored = self.store.find_policy(policy.id)
                 if stored is None or stored.version != policy.version:
                     raise
-        raise Conflict(f"the state of policy {policy.name} is written all the time: try again")
+        raise Conflict(f"the state of policy {policy.name} keeps being written by others: try again")
 
     def _entry(self, policy: Policy, change: PolicyChange) -> LogEntry:
         fact = PolicyWritten(policy.name, change, str(policy.target))

@@ -90,6 +90,7 @@ class PolicyMachine:
 
     def is_ours(self, state: IdleState) -> bool:
         found = self.context.ports.policies.find_state(state.policy_id)
+        # Nothing was written in this round, so a wake may have come since the look.
         if found is not None and found.rev == state.rev:
             return True
         self.reload()
@@ -127,9 +128,11 @@ class PolicyMachine:
                 self._note(step)
                 return
             except Conflict:
+                # Only a wake may be noted late: the calls were answered, and it is still the same wake.
                 if state.phase is not Phase.WAKING:
                     raise
                 self.state = self.context.find(state.policy_id)[1]
+                # Another wake, or its end: there is nothing left to note for this one.
                 if self.state.phase is not Phase.WAKING or self.state.wake_count != state.wake_count:
                     return
 
@@ -161,7 +164,7 @@ class PolicyMachine:
                 # Crash table: takeover-crash. From the first call to zero on, nobody but the gates answers.
                 self.gating.take_over(effect.policy)
                 for each in effect.workloads:
-                    self._scale(SetReplicas(effect.policy, each, 0, "idle, so at zero"))
+                    self._scale(SetReplicas(effect.policy, each, 0, "idle: scaled to zero"))
             case SetReplicas():
                 self._scale(effect)
             case Restore():

@@ -225,7 +225,7 @@ class IdleRounds:
         return done, len(results) - len(done)
 
     def _run_one(self, run: PolicyMachine) -> StepDone | None:
-        """None where there was no time for it. A bug is told after the others had their turn."""
+        """None if there was no time for it. A bug is reported after all other policies were handled."""
         try:
             rested = advance_work(run)
         except Exception as error:

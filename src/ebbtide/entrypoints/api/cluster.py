@@ -1,9 +1,8 @@
-"""What is going on and why: status, nodes, operations, decisions, the log, one pending pod, expected demand,
-and the pause switch.
+"""Routes about the cluster: status, nodes, operations, decisions, the log, a pending pod, expected
+demand, and the pause switch.
 
-What was asked of all pools together lately, and what is expected next: the band on the chart of Now. It
-comes from the notes in the log, as the daemon's own forecast does. So it is there after a restart, and on a
-server that runs no ticks.
+Past and expected demand of all pools is the band on the chart of Now. It is computed from the notes in the
+log, as the daemon's forecast is, so it is there after a restart and on a server that runs no ticks.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from ebbtide.entrypoints.api.views import (
     node_shape,
     status_shape,
 )
-from ebbtide.entrypoints.views.headline import usual_seconds, why_pending
+from ebbtide.entrypoints.views.headline import slots_of, usual_seconds, why_pending
 from ebbtide.entrypoints.views.schemas import (
     AgainstShape,
     DecisionShape,
@@ -49,7 +48,13 @@ from ebbtide.entrypoints.views.schemas import (
 from ebbtide.errors import EbbtideError
 from ebbtide.extras import how_to_add
 from ebbtide.model.decision import Action
-from ebbtide.model.events import OUTAGES, OperationBegun, OperationClosed, SwitchedBy
+from ebbtide.model.events import (
+    OUTAGES,
+    OVER_WITH_THE_NEXT_TICK,
+    OperationBegun,
+    OperationClosed,
+    SwitchedBy,
+)
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
 from ebbtide.model.settings import STEP_SECONDS, STEPS_A_DAY
@@ -81,7 +86,8 @@ def router(site: Site) -> APIRouter:
         """What is in progress, what holds it back, and what the last tick said."""
         seen, record = site.sight.seen(), site.store.load()
         decision = newest(site, LogKind.DECISION, brief=True)
-        news = News(decision, newest_alarm(site), launches_took(site) if record.launching else 0)
+        coming = any(not slot.settled for slot in slots_of(record))
+        news = News(decision, newest_alarm(site, record), launches_took(site) if coming else 0)
         return status_shape(record, seen, site.settings, site.kind, int(site.clock.now()), news)
 
     @routes.get("/nodes", dependencies=READ)
@@ -172,10 +178,14 @@ def newest(site: Site, kind: LogKind, brief: bool = False) -> LogEntry | None:
     return next(iter(site.store.read_log([kind], limit=1, brief=brief)), None)
 
 
-def newest_alarm(site: Site) -> LogEntry | None:
-    """Without outages: those of now are said as such, and those that ended are events."""
-    entries = site.store.read_log([LogKind.ALARM], limit=LATEST_ALARMS)
-    return next((entry for entry in entries if entry.data.get("alarm") not in OUTAGES), None)
+def newest_alarm(site: Site, record: Record) -> LogEntry | None:
+    """Without outages, which have their own message, and without what a later tick has corrected."""
+    for entry in site.store.read_log([LogKind.ALARM], limit=LATEST_ALARMS):
+        kind = entry.data.get("alarm")
+        over = kind in OVER_WITH_THE_NEXT_TICK and record.ticked_at > entry.at
+        if kind not in OUTAGES and not over:
+            return entry
+    return None
 
 
 def launches_took(site: Site) -> int:
@@ -209,7 +219,9 @@ def why_kept(site: Site, record: Record) -> WhyKept:
     each = {refusal.node_name: refusal.reason for verdict in verdicts for refusal in verdict.refusals}
     if record.operation is not None:
         kind = KINDS[type(record.operation).__name__]
-        return WhyKept(each, f"a {kind} is in progress, and nodes are chosen when none is", at)
+        return WhyKept(
+            each, f"a {kind} is in progress, and nodes are chosen only when nothing is in progress", at
+        )
     asked = next((verdict for verdict in verdicts if verdict.action is Action.SCALE_DOWN), None)
     return WhyKept(each, asked.failed.says if asked and asked.failed else "", at)
 
@@ -252,14 +264,14 @@ READ_SECONDS = 60
 
 class DemandPointShape(Shape):
     at: int
-    pods: int = Field(description="The most that were asked of all pools in a quarter of an hour.")
+    pods: int = Field(description="The most pods in all pools in a quarter of an hour.")
 
 
 class BandShape(Shape):
     at: int
     p50: float
     p90: float
-    p95: float = Field(description="In 19 of 20 cases no more pods are asked for.")
+    p95: float = Field(description="In 19 of 20 cases no more pods are expected than this.")
 
 
 class ForecastShape(Shape):

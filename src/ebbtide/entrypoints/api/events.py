@@ -86,7 +86,11 @@ class Hub:
 
     async def listen(self, since: str) -> StreamingResponse:
         if len(self._listeners) >= MOST_LISTENERS:
-            raise Problem(503, f"{MOST_LISTENERS} listeners are here already", headers={"Retry-After": "30"})
+            raise Problem(
+                503,
+                f"{MOST_LISTENERS} listeners are connected already, the most that are allowed",
+                headers={"Retry-After": "30"},
+            )
         listener = Listener()
         self._listeners.add(listener)
         try:

@@ -178,7 +178,7 @@ class Guard:
         site, headers = self._site, Headers(scope=scope)
         host = host_name(headers.get("host", ""))
         if "*" not in site.hosts and host not in site.hosts:
-            return Problem(421, f"asked for as {host!r}, which is none of this server's names (api.hosts)")
+            return Problem(421, f"the request names host {host!r}, which is not in api.hosts")
         signed = site.webhook_secrets and scope["path"] == SIGNED_PATH and scope["method"] == "POST"
         who = who_asks(site, headers, (scope.get("client") or ("", 0))[0])
         # A gateway asks for each of its requests; its wakes are counted.
@@ -188,7 +188,7 @@ class Guard:
             return _too_many(site)
         # No database takes a NUL in a text, and PostgreSQL says so in a way that looks like an outage.
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-            return Problem(400, "there is a NUL in the address; nothing was changed")
+            return Problem(400, "the URL contains a NUL byte; nothing was changed")
         return None
 
 
@@ -288,9 +288,7 @@ def _replayed(body: bytes, receive: Any) -> Callable[[], Any]:
 
 
 def _too_many_bodies() -> Problem:
-    detail = (
-        "too many bodies of callers without a token are on their way; nothing was changed. Try again later"
-    )
+    detail = "too many requests without a token are being received; nothing was changed. Try again later"
     return Problem(503, detail, headers={**LATER, **ENDS})
 
 

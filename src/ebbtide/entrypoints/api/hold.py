@@ -1,19 +1,18 @@
-"""`/api/v1/hold/{policy}`: for gateways that ask before they pass a request on (nginx `auth_request`, Caddy
-`forward_auth`, Envoy `ext_authz`, Traefik `ForwardAuth`). The request is held until its policy is awake.
-
-The answer is 200 as soon as the policy is awake. What is answered when time is up can be chosen, since each
-gateway shows its clients something else of it. Of a parameter that is given twice the first counts: a gateway
-that appends what its client sent cannot be made to say something else.
-
-Requests that are held until their policy is awake: asked for by gateways in front of it, one call each.
+"""`/api/v1/hold/{policy}`: for gateways that ask before they forward a request (nginx `auth_request`,
+Caddy `forward_auth`, Envoy `ext_authz`, Traefik `ForwardAuth`). The request is held until its policy is
+awake.
 
     asked ──awake──> ready
       └──wakes──> held ──ready──> ready
                    ├──time is up──> late
-                   └──caller leaves: its place is free at once
+                   └──client disconnects: its place is free at once
 
-All that come for one policy share one question and one thread that waits. Where the store does not answer,
-they are held to their deadlines and the question is asked again: the wake is written as soon as it can be.
+The answer is 200 as soon as the policy is awake. The answer after the deadline can be chosen, since each
+gateway passes on different ones. If a parameter is given twice, the first counts: a gateway appends what
+its client sent, and that must not override the gateway's own parameters.
+
+All requests for one policy share one question and one waiting thread. If the store does not answer, they
+are held until their deadlines while the wake is retried.
 """
 
 from __future__ import annotations
@@ -273,12 +272,12 @@ SHAPES: dict[str, Any] = {
 
 
 _LATE = {
-    "description": "Not awake when time was up, or an error.",
+    "description": "Not awake in time, or an error.",
     "content": {**routing.SHOWN["content"], "text/html": {}},
 }
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "It is awake."},
-    307: {"description": "The same address again."},
+    307: {"description": "Redirect to the same URL."},
     "4XX": _LATE,
     "5XX": _LATE,
 }
@@ -286,15 +285,13 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 
 class HoldKeys(Strict):
     wait: float | None = Field(
-        None, ge=0, le=3600, description="Seconds to hold it at most; else as the policy says."
+        None, ge=0, le=3600, description="How many seconds to hold it at most. Default: as the policy says."
     )
     late: Late = Field(
         Late.UNAVAILABLE,
-        description="Status when time is up; 307 leads to the same address again, by X-Forwarded-Uri.",
+        description="Status when the time is up; 307 redirects to the same URL, taken from X-Forwarded-Uri.",
     )
-    show: Shown = Field(
-        Shown.AUTO, description="problem, page, or auto: a page where the client accepts HTML."
-    )
+    show: Shown = Field(Shown.AUTO, description="problem, page, or auto: a page if the client accepts HTML.")
 
 
 def router(context: RouteContext) -> APIRouter:
@@ -344,7 +341,7 @@ async def until_gone(request: Request, holding: Holding, policy: str, caller: Ca
     gone = asyncio.create_task(_gone(request))
     try:
         await asyncio.wait({held, gone}, return_when=asyncio.FIRST_COMPLETED)
-        return held.result() if held.done() else HoldResult(False, policy, why="the caller has left")
+        return held.result() if held.done() else HoldResult(False, policy, why="the client has disconnected")
     finally:
         for task in (held, gone):
             task.cancel()

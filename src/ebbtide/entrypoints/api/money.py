@@ -35,7 +35,7 @@ class CostsShape(Shape):
     per_hour: str | None
     currency: str
     unpriced: int = Field(description="Workers whose price is not known; no amount includes them.")
-    last_day: str | None = Field(description="Paid in the last 24 hours, as far as it was seen.")
+    last_day: str | None = Field(description="Cost of the last 24 hours, as far as it was observed.")
     points: list[CostPointShape]
 
 

@@ -41,22 +41,22 @@ from ebbtide.model.policy import Policy
 
 MEDIA_TYPE = "application/problem+json"
 TITLES = {
-    400: "The request is wrong",
-    401: "A token is needed",
-    403: "The token may not do this",
-    404: "There is no such thing",
-    405: "This cannot be done here",
-    406: "Not available in this form",
-    409: "Something else is there already",
-    412: "It has changed meanwhile",
-    413: "The body is too long",
-    415: "The body is in the wrong form",
-    421: "Asked for under another name",
-    422: "The request is wrong",
-    428: "Say which version you saw",
+    400: "Bad request",
+    401: "A token is required",
+    403: "The token does not allow this",
+    404: "Not found",
+    405: "Method not allowed",
+    406: "Not acceptable",
+    409: "Conflict",
+    412: "Changed since it was read",
+    413: "The body is too large",
+    415: "Unsupported media type",
+    421: "Unknown host name",
+    422: "Invalid request",
+    428: "If-Match is required",
     429: "Too many requests",
-    500: "This is a fault in Ebbtide",
-    503: "Not now",
+    500: "Internal error",
+    503: "Unavailable",
     504: "Not ready in time",
 }
 
@@ -212,7 +212,7 @@ def seen_version(request: Request, policy: Policy) -> int:
     """The version that the caller saw, from `If-Match`, to prevent lost updates."""
     given = request.headers.get("if-match", "")
     if not given:
-        detail = "say with If-Match which version you saw (the ETag of the policy); nothing was changed"
+        detail = "send If-Match with the version that you read (the ETag of the policy); nothing was changed"
         raise Problem(428, detail)
     wanted = [each.strip() for each in given.split(",")]
     if "*" in wanted or etag(policy) in wanted:

@@ -1,12 +1,10 @@
-"""Serve the API from a thread of a process that has other work, and stop with it: how many connections it
-holds, and how long one may take over its request.
+"""Serve the API from a thread of a process that has other work, with limits on connections and requests.
 
-Limits how many connections the API holds, and how long one may take for its request. The API shares its
-process, and so its descriptors, with the engine. Half-open connections need no token, and would otherwise
-take every descriptor until no tick could open its store. So there is a fixed number of places, at most half
-of the descriptors. A connection that is not being answered has little time, and where all places are taken,
-the one that has kept us waiting longest gives its place to a newcomer. Ticks need the interpreter as well,
-so all of it has a share of one core and no more.
+The API shares its file descriptors with the engine. Half-open connections need no token, and could
+otherwise take all descriptors, so no tick could open its store. So there is a fixed number of places, at
+most half of the descriptors. A connection that is not being answered has little time. If all places are
+taken, the one that has kept us waiting longest is closed for a new one. Ticks need the interpreter as
+well, so the API gets at most a share of one core.
 """
 
 from __future__ import annotations
@@ -315,7 +313,7 @@ class _AdmittingServer(uvicorn.Server):
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # out of descriptors, which the engine needs more than we do
-                _log.warning("no caller is let in for a second: %s", error)
+                _log.warning("no connection is accepted for a second: %s", error)
                 self._closed(listener, 1.0)
                 return
             self._room.let_in()
@@ -342,7 +340,7 @@ class _AdmittingServer(uvicorn.Server):
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """Listening before anything else starts, so an address that cannot be had is said at once."""
+    """Listening before anything else starts, so an address that is in use is reported at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

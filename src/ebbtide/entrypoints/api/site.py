@@ -1,14 +1,12 @@
-"""What the API stands on: one cluster's record and log, a look at it (what was seen last where it cannot be
-read now), its policies, and who may do what; all made from a configuration and its open ports.
+"""What the API works with: the record and log of one cluster, its last observation, its policies, and its
+tokens.
 
-Who may do what. A token has one scope; `admin` may all that `wake` may, and `wake` all that `read` may.
-Tokens are kept as SHA-256 digests and compared in constant time, all of them every time. Several may be
-valid at once, so one can be replaced without a gap.
+A token has one scope: `admin` includes `wake`, and `wake` includes `read`. Tokens are stored as SHA-256
+digests and compared in constant time, always all of them. Several may be valid at once, so one can be
+rotated without a gap.
 
-What is observed of the cluster, and the last observation if it cannot be read now. Stale is not empty: a
-cluster that does not answer has not lost its nodes. Where a source cannot be read, its last values stay, and
-`stale` says since when. The problems of now stay in the snapshot, so nothing computed from it is taken for a
-reason to act.
+If a source cannot be read, its last values stay, and `stale` says since when: a cluster that does not
+answer has not lost its nodes. The problems stay in the snapshot, so nothing acts on old values.
 """
 
 from __future__ import annotations

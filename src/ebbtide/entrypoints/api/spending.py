@@ -62,7 +62,7 @@ def router(site: Site) -> APIRouter:
         """What was paid, what was saved and by what, what a month comes to, and who the nodes are for."""
         now = int(site.clock.now())
         since = now - now % DAY_SECONDS - (days - 1) * DAY_SECONDS
-        # What was told of a day stays: what its savings are measured by lies up to two days before it.
+        # The values of a past day must not change: its savings depend on up to two days before it.
         points = _points(site, since - BEFORE_SECONDS, now)
         currency = _currency(points)
         slept_by_day, slept_by_namespace = _slept(site.scaling, date_of(since), currency)
@@ -191,7 +191,7 @@ def saving_routes(context: RouteContext) -> APIRouter:
 
     @routes.get("/savings/summary", dependencies=READ, response_model=SummaryShape, responses=answers)
     def summary(first: First = "", last: Last = "", form: Form = "json") -> SummaryShape | Response:
-        """Over all policies; the last 30 days where nothing is said."""
+        """Over all policies; the last 30 days by default."""
         start, end, period, yesterday = bounds(first, last, context.now)
         shape = summary_shape(context.scaling.summary(start, end), period, yesterday)
         return as_csv(shape) if form == "csv" else shape
@@ -202,7 +202,7 @@ def saving_routes(context: RouteContext) -> APIRouter:
     def savings(
         policy_id: str, first: First = "", last: Last = "", form: Form = "json"
     ) -> SavingsShape | Response:
-        """Of one policy; the last 30 days where nothing is said."""
+        """Of one policy; the last 30 days by default."""
         start, end, period, yesterday = bounds(first, last, context.now)
         shape = savings_shape(context.scaling.savings(policy_id, start, end), period, yesterday)
         return as_csv(shape) if form == "csv" else shape

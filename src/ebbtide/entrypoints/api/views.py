@@ -10,7 +10,7 @@ from ebbtide.core.consolidation.evaluate import cooled_down
 from ebbtide.core.consolidation.pace import wait_seconds
 from ebbtide.core.operations.facts import Part, part_name, parts
 from ebbtide.core.prices import CostPoint, cost_point, price_of
-from ebbtide.core.words import a_while, count_of
+from ebbtide.core.words import a_while, count_of, names_of
 from ebbtide.engine.outages import Origin
 from ebbtide.entrypoints.api.site import Seen
 from ebbtide.entrypoints.views.headline import (
@@ -83,7 +83,7 @@ class WhyKept:
 
 
 def entry_shape(entry: LogEntry, started: Mapping[str, OperationBegun] | None = None) -> EntryShape:
-    """A decision, which is read without its data, is told with what it began, if that is given."""
+    """A decision is read without its data; if the entry of what it began is given, that is shown with it."""
     data = dict(entry.data)
     if entry.kind is LogKind.DECISION:
         fact = (started or {}).get(entry.id)
@@ -117,7 +117,7 @@ def spot_shape(spot: Spot, now: int, snapshot: Snapshot, usual_seconds: int = 0)
     when = f"in {a_while(left)}" if left > 0 else "now: its time is up"
     reason = f"the cloud takes {name} back {when}"
     if spot.kind is SpotKind.REBALANCE:
-        reason = f"the cloud recommends to leave {name}, which it may take back soon"
+        reason = f"the cloud recommends replacing {name}: it may reclaim it soon"
     return OperationShape(
         id=spot.id,
         kind=f"spot {spot.kind}",
@@ -188,7 +188,7 @@ def status_shape(
                 Origin.METRICS in gone,
             )
         ),
-        says=record.last_said or (decision.says if decision else "nothing was decided yet"),
+        says=record.last_said or (decision.says if decision else "nothing has been decided yet"),
         last_decision=entry_shape(decision) if decision else None,
         last_alarm=entry_shape(alarm) if alarm else None,
         operation=operation_shape(record.operation) if record.operation else None,
@@ -258,18 +258,21 @@ def brakes(record: Record, settings: Settings, now: int) -> Iterator[Brake]:
         left = until - now
         says = f"{a_while(left)} left of {a_while(seconds)}" if left > 0 else "over"
         yield Brake(name=name, on=left > 0, says=says, until=until if left > 0 else None)
-    for name, failures, until in (
-        ("launch back-off", record.launch_failures, record.launch_backoff_until),
-        ("removal back-off", record.removal_failures, record.removal_backoff_until),
+    offers = record.launch_backoff_offers
+    for name, failures, until, about in (
+        ("launch back-off", record.launch_failures, record.launch_backoff_until, offers),
+        ("removal back-off", record.removal_failures, record.removal_backoff_until, ()),
     ):
         on = until > now
         says = f"{count_of(failures, 'failure')} in a row, {a_while(until - now)} left" if on else "none"
+        says += f": only {names_of(about)}" if on and about else ""
         yield Brake(name=name, on=on, says=says, until=until if on else None)
     if settings.consolidation.enabled:
         check = cooled_down(record, settings.consolidation, now)
         until = record.last_consolidation_at + wait_seconds(record, settings.consolidation)
         on = not check.passed
-        yield Brake(name="consolidation cooldown", on=on, says=check.says, until=until if on else None)
+        says = check.says if on else "over"
+        yield Brake(name="consolidation cooldown", on=on, says=says, until=until if on else None)
     aside = record.set_aside
     names = ", ".join(one.id for one in record.all_set_aside)
     says = f"{names} waits for `ebbtide resume`" if names else "nothing"

@@ -1,8 +1,8 @@
-"""Waking: one policy, all that sleep, and by a signed webhook. One thread waits for all callers of one wake.
+"""Routes that wake: one policy, all sleeping ones, or by a signed webhook.
 
-Many callers wait for one wake: one thread waits for all of them, and each is answered at once. A thread for
-each caller would let a few slow wakes use up the threads that answer everything else. Each caller has a
-deadline of its own; the thread waits until the latest of them.
+One thread waits for all callers of a wake, and each is answered at once when it is ready. With a thread
+for each caller, a few slow wakes could use up the threads that answer everything else. Each caller has its
+own deadline; the thread waits until the latest.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class StartedWake:
     answer: WokenShape
     repeated: bool = False
     late: bool = False
-    """Callers that waited for it were told that it was not ready in time."""
+    """Callers that waited for it got the answer that it was not ready in time."""
 
 
 def begin(context: RouteContext, policy_id: str, asked: WakeBody, key: str) -> StartedWake:
@@ -199,7 +199,7 @@ def _webhook(context: RouteContext, body: bytes, headers: Mapping[str, str]) -> 
 def verify(secrets: tuple[str, ...], body: bytes, headers: Mapping[str, str]) -> None:
     """Any of the secrets will do, so one can be replaced without a gap."""
     if not secrets:
-        raise Problem(404, "no webhook is taken here: set api.webhook_secrets_file")
+        raise Problem(404, "webhooks are off: set api.webhook_secrets_file")
     for secret in secrets:
         try:
             Webhook(secret).verify(body, dict(headers))
@@ -241,7 +241,7 @@ def keep(context: RouteContext, key: str, answer: WokenShape) -> WokenShape:
 
 
 def keep_end(context: RouteContext, key: str, answer: WokenShape) -> None:
-    """What a caller who waited was told in the end, for those who ask again. Where it cannot be kept they get
+    """The final answer to a caller who waited, for those who ask again. Where it cannot be kept they get
     the answer that the wake began with."""
     if key:
         with suppress(EbbtideError):

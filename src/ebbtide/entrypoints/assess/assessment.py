@@ -163,20 +163,21 @@ def assess(
     looked_at = _emptiest(view)
     removable, reasons, more = _choose(view, looked_at, settings, now)
     judged = Blockers(view, settings, removable)
-    figures = []
+    minimum = f"{settings.min_workers} workers are always kept{', and others go first' if removable else ''}"
+    findings = []
     for node in view.nodes:
         found = _figures(node, view, prices, used or {})
         if node.name in removable:
             found = replace(found, removable=True, goes_to=judged.goes_to.get(node.name, ()))
         else:
-            why = _why_kept(node, looked_at, reasons, settings)
+            why = _why_kept(node, looked_at, reasons) or minimum
             others = tuple(each for each in judged.of(node) if each != why)
             found = replace(found, reason=why, blockers=(why, *others))
-        figures.append(found)
+        findings.append(found)
     pods, waiting = sum(map(len, view.pods_on.values())), view.waiting_pods
     again = repacked(view, estimated_book(view.workers, prices), now, clock)
     notes, pending = (*notes, *more), judged.pending()
-    return Assessment(tuple(figures), pods, len(waiting), notes, again, pending, _requested(view))
+    return Assessment(tuple(findings), pods, len(waiting), notes, again, pending, _requested(view))
 
 
 def _requested(view: ClusterView) -> tuple[float, float]:
@@ -223,7 +224,8 @@ def _instance(node: Node) -> Instance:
     return Instance(node.name, f"assessed://{node.name}", pool=node.pool, zone=node.zone, market=node.market)
 
 
-def _why_kept(node: Node, looked_at: frozenset[str], reasons: Mapping[str, str], settings: Settings) -> str:
+def _why_kept(node: Node, looked_at: frozenset[str], reasons: Mapping[str, str]) -> str | None:
+    """None where nothing keeps it but the number of workers that are kept."""
     if node.control_plane:
         return "it is a node of the control plane"
     if node.system:
@@ -234,7 +236,7 @@ def _why_kept(node: Node, looked_at: frozenset[str], reasons: Mapping[str, str],
         return reasons[node.name]
     if node.name not in looked_at:
         return "it was not looked at: emptier nodes come first"
-    return f"{settings.min_workers} workers are always kept, and others go first"
+    return None
 
 
 def _figures(node: Node, view: ClusterView, prices: PriceBook, used: Mapping[str, Used]) -> NodeFigures:

@@ -3,7 +3,7 @@ programs, and as Markdown.
 
 kubectl get nodes,pods,pdb,pv,pvc -A -o json | ebbtide assess -
 
-Where the dump also holds what `kubectl get nodes.metrics.k8s.io -o json` prints, use is told as well.
+If the dump also has what `kubectl get nodes.metrics.k8s.io -o json` prints, the report includes use.
 """
 
 from __future__ import annotations
@@ -215,7 +215,9 @@ def _read(source: str) -> Dump:
     try:
         return read_dump(Path(source).read_bytes())
     except OSError as cause:
-        raise Usage(f"{source}: {cause.strerror}: name a file, - or live") from cause
+        raise Usage(
+            f"{source}: {cause.strerror}; nothing was read. Give a file, - for standard input, or live."
+        ) from cause
 
 
 def _read_live() -> Dump:

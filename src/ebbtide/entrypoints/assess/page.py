@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from html import escape
 
-from ebbtide.core.words import a_price, count_of, names_of
+from ebbtide.core.words import a_price, a_price_range, count_of, names_of
 from ebbtide.entrypoints.assess.assessment import HOURS_PER_MONTH, Amount, Assessment, NodeFigures
 from ebbtide.entrypoints.assess.repacking import RepackedCluster
 from ebbtide.model.consolidation import ConsolidationSettings
@@ -106,7 +106,7 @@ def _amount(amount: Amount, currency: str) -> str:
         month = amount.low * HOURS_PER_MONTH
         return f"{a_price(amount.low)} {currency} an hour ({month:,.2f} a month)"
     low, high = amount.low * HOURS_PER_MONTH, amount.high * HOURS_PER_MONTH
-    hour = f"{a_price(amount.low)} to {a_price(amount.high)} {currency} an hour"
+    hour = f"{a_price_range(amount.low, amount.high)} {currency} an hour"
     return f"{hour} ({low:,.0f} to {high:,.0f} a month)"
 
 
@@ -209,6 +209,7 @@ dd { margin: 0; font-size: 24px; font-variant-numeric: tabular-nums; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line);
   vertical-align: top; }
+td[data-label="zone"] { white-space: nowrap; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tr.go td:last-child { color: var(--good); font-weight: 600; }
 .row { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 3fr) minmax(0, 1fr); gap: 0 16px;
@@ -233,6 +234,7 @@ svg .bar { fill: var(--bar); } svg .asked { fill: var(--asked); } svg .used { fi
 @media print { body { background: #fff; max-width: none; padding: 0; print-color-adjust: exact; }
   /* Paper does not scroll. */
   table { font-size: 12px; } td, th { padding-right: 8px; } td.n, th.n { white-space: normal; }
+  td[data-label="zone"] { white-space: normal; }
   td:first-child { overflow-wrap: anywhere; }
   section { break-inside: avoid; border: 0; padding: 0; } tr { break-inside: avoid; } }
 """
@@ -308,7 +310,7 @@ def _bar(node: NodeFigures) -> str:
         _rect("asked", 0, 14, asked),
         "" if used is None else _rect("used", 8, 6, used),
     )
-    paid = price(node) if node.price is not None else "price unknown"
+    paid = f"{price(node)}/h" if node.price is not None else "price unknown"
     return (
         f'<div class="row"><span>{escape(node.name)}</span>'
         f'<svg viewBox="0 0 100 14" preserveAspectRatio="none" aria-hidden="true">{"".join(bars)}</svg>'

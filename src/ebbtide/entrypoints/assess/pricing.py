@@ -1,13 +1,14 @@
-"""What a node of any cloud costs an hour: exactly where a list says so, else from and to, with the reason. A
-node of no known cloud has no price.
+"""The price of a node of any cloud: exact if a list has it, else a range with the reason. A node of an
+unknown cloud has no price.
 
-Prices for reading only: machine types of clouds that Ebbtide launches nothing in, and how far the prices of
-regions and of spot lie from the listed ones. Nothing is launched by any of it. GKE and AKS: list prices on
-demand for Linux of us-central1 and eastus, USD an hour. Hetzner: types that are not built in, from the price
-a month that was listed at the end of 2025 to the one in 2026, EUR; the first is below the second for each,
-and which of them a server costs depends on when and where it was ordered. Regions of EC2: what an m5.large
-costs there compared with us-east-1. Typed in by hand and not checked against the clouds: good for a first
-look, not for a bill. A report names the list and its date next to every price.
+These prices are for reports only; nothing is launched by them. They were typed in by hand and not checked
+against the clouds: good for a first look, not for a bill. A report names the list and its date next to
+each price.
+
+    GKE, AKS       list prices on demand for Linux in us-central1 and eastus, USD per hour
+    Hetzner        types that are not built in, EUR: from the monthly price at the end of 2025 to that of
+                   2026. Which one a server costs depends on when and where it was ordered
+    EC2 regions    the price of an m5.large compared with us-east-1
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from ebbtide.core.packing.pack import installed_packer
 from ebbtide.core.prices import PriceBook
 from ebbtide.core.words import count_of
 from ebbtide.model.consolidation import ConsolidationSettings
+from ebbtide.model.pod import Pod
 from ebbtide.model.pool import NodeType, Pool
 from ebbtide.model.record import Emptied, Record
 from ebbtide.model.settings import Settings
@@ -74,15 +75,29 @@ class Blockers:
 
     @cached_property
     def _moved(self) -> tuple[Placement, dict[str, tuple[tuple[str, str], ...]]]:
+        """To workers where they have room: nobody wants the control plane full, even if it takes pods."""
+        last = {node.name for node in self._view.nodes if not node.worker}
+        placement, moved, left_over = self._moved_to(last)
+        if left_over:
+            placement, moved, _ = self._moved_to(set())
+        return placement, moved
+
+    def _moved_to(
+        self, last: Collection[str]
+    ) -> tuple[Placement, dict[str, tuple[tuple[str, str], ...]], list[Pod]]:
         placement = placement_of(self._view, self._removable)
+        rooms = sorted(placement.rooms.values(), key=lambda room: room.name in last)
         moved: dict[str, tuple[tuple[str, str], ...]] = {}
+        left_over = []
         for name in sorted(self._removable):
             for pod in self._view.pods_on.get(name, ()):
-                room = None if pod.tied_to_node else placement.first_fit(pod)
+                room = None if pod.tied_to_node else placement.first_fit(pod, rooms)
                 if room is not None:
                     placement.place(pod, room)
                     moved[name] = (*moved.get(name, ()), (pod.full_name, room.name))
-        return placement, moved
+                elif not pod.tied_to_node:
+                    left_over.append(pod)
+        return placement, moved, left_over
 
     def pending(self) -> tuple[tuple[str, str], ...]:
         placement = placement_of(self._view)

@@ -121,7 +121,7 @@ def report(
     from ebbtide.entrypoints.views.inputs import wrong_day
 
     if html is None and png is None:
-        raise Usage("say where to: --html FILE, --png FILE, or both; nothing was written.")
+        raise Usage("give --html FILE, --png FILE, or both; nothing was written.")
     if wrong := wrong_day(first, last):
         raise Usage(f"--{wrong[0]}: {wrong[1]}; nothing was written.")
     browser = _browser() if png is not None else ""
@@ -219,7 +219,7 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
 
     rebuilds, name = _understood(words or [])
     if as_json and as_csv:
-        raise Usage("--json and --csv cannot both be; nothing was touched.")
+        raise Usage("use either --json or --csv; nothing was touched.")
     if wrong := wrong_day(first, last):
         raise Usage(f"--{wrong[0]}: {wrong[1]}; nothing was touched.")
     found = read_config(ctx, config)
@@ -230,7 +230,7 @@ def savings(  # noqa: PLR0913, PLR0917 - one for each option
         shape = None if scaling is None else _shape(scaling, name, first, last)
         named = {} if scaling is None else {each.id: each.name for each in book_of(scaling).all()}
     if shape is None:
-        write_lines(["Nothing has run here yet, so nothing was saved."])
+        write_lines(["Nothing has run here yet, so nothing has been saved."])
     elif as_json:
         write_json(shape.model_dump(mode="json"))
     elif as_csv:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, existing_store, read_config
 from ebbtide.entrypoints.views.terminal import moment, write_json, write_lines
-from ebbtide.errors import Retryable, StoreUnusable, Unanswered, Usage
+from ebbtide.errors import Retryable, StoreCause, StoreUnusable, Unanswered, Usage
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
@@ -70,7 +70,7 @@ def upgrade_store(url: str) -> str:
         return f"{check_store(url)}; tables on DynamoDB need no upgrade"
     from ebbtide.adapters.stores.sql.migrate import upgrade
 
-    return upgrade(url)
+    return str(upgrade(url))
 
 
 def check_store(url: str) -> str:
@@ -80,7 +80,7 @@ def check_store(url: str) -> str:
         return check_tables(url)
     from ebbtide.adapters.stores.sql.migrate import check
 
-    return check(url)
+    return str(check(url))
 
 
 def create_store(url: str) -> str:
@@ -116,7 +116,7 @@ def _say(do: Callable[[], str], as_json: bool = False) -> None:
     try:
         sentence = do()
     except (Retryable, Unanswered) as error:
-        raise StoreUnusable(str(error)) from error
+        raise StoreUnusable(StoreCause.UNREACHABLE, str(error)) from error
     if as_json:
         write_json({"ok": True, "says": sentence})
         return

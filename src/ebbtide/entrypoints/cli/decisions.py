@@ -296,8 +296,8 @@ def _find(config: Config, wanted: str) -> LogEntry:
     if entry is None:
         missing = "there is no decision yet" if wanted == "last" else f"there is no decision {wanted!r}"
         raise Usage(
-            f"{missing}; nothing was touched. `ebbtide log --kind decision` lists those there are; one that "
-            "only repeats the last is stored again after decision_log_sec."
+            f"{missing}; nothing was touched. `ebbtide log --kind decision` lists the stored ones. One that "
+            "repeats the last is stored only after decision_log_sec."
         )
     return entry
 

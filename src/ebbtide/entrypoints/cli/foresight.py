@@ -84,11 +84,11 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     tried = candidates(found.story.get("settings", {}), config or [], profile or [], change or [])
     today = ""
     if publish is not None:
-        _publishing_store(publish).close()  # what cannot be published is said before the first run
+        _publishing_store(publish).close()  # fails before the first run if nothing can be published
         tried, today = with_today(tried, publish)
     works = [Work(found, recording.name, one, 1 + seed) for one in tried for seed in range(seeds)]
     for work in works[::seeds]:
-        story_for(work)  # what is wrong with any of them is said before the first one runs
+        story_for(work)  # reports what is wrong with any of them before the first one runs
     results = Results(keep or recording.with_name(f"{recording.name}.runs"))
     with (
         progress_bar("playing", len(works)) as bar,
@@ -223,10 +223,10 @@ def tune(  # noqa: PLR0913, PLR0917 - one for each option
             min=1, max=1000, help="How many times to play the held-out third, with different random seeds."
         ),
     ] = 1,
-    keep: KeptRuns = None,
     workers: Workers = 1,
     backend: Backend = "loky",
     address: Address = "",
+    keep: KeptRuns = None,
     as_json: AsJson = False,
 ) -> None:
     """Search for better settings on the first two thirds of a recording, and measure them on the last third.

@@ -29,10 +29,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def read_config(
     ctx: typer.Context, path: Path | None, with_prices: bool = True, price_file: Path | None = None
 ) -> Config:
-    """The configuration named at the command, before the command, or by default. Doubtful prices are said."""
+    """The configuration given after the command, before it, or by default. Warns about doubtful prices."""
     from ebbtide.config import load
-    from ebbtide.config.prices import price_warnings
+    from ebbtide.config.prices import price_warnings, read_book
 
+    if price_file is not None:
+        read_book(price_file)  # an error then names what was typed, not a variable of the environment
     environ = {**os.environ, "PRICES_FILE": str(price_file)} if price_file else os.environ
     config = load(path or ctx.find_root().params.get("config"), environ, with_prices)
     for warning in price_warnings(config, datetime.now(UTC).date()):

@@ -83,7 +83,7 @@ def serve(
     configured = found.api.listen if found.api.listen != "off" else ""
     address = listen or configured or DEFAULT_LISTEN
     if not address.rpartition(":")[2].isdigit() or not address.rpartition(":")[0]:
-        raise Usage(f"{address!r} is no HOST:PORT; nothing was touched. Write it as {DEFAULT_LISTEN}.")
+        raise Usage(f"{address!r} is not HOST:PORT; nothing was touched. Write it as {DEFAULT_LISTEN}.")
     if beyond_loopback(address) and not found.api.tokens:
         raise Usage(
             f"{address} can be reached from other machines, and api.tokens is empty; nothing was touched. "
@@ -166,7 +166,7 @@ def release(
 ) -> None:
     """Point Services at their pods again, before an uninstall. Services without a ready pod need --force."""
     if not everything:
-        raise Usage("nothing was named; nothing was touched. Add --all to release every Service.")
+        raise Usage("give --all to release every Service; nothing was touched.")
     from ebbtide.bootstrap.kubernetes import needing
 
     found = read_config(ctx, config)

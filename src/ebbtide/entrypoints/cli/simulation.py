@@ -199,7 +199,7 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
     from ebbtide.entrypoints.recordings import RecordingRequest, record_prometheus
     from ebbtide.entrypoints.views.foresight import said_of
     from ebbtide.simulator.recording.file import anonymised, settings_of, with_first_nodes, write_recording
-    from ebbtide.simulator.recording.trace import Pods, record_trace
+    from ebbtide.simulator.recording.trace import TracePods, record_trace
     from ebbtide.simulator.story.parse import story_of
 
     if (csv is not None) + log + bool(prometheus) != 1:
@@ -224,12 +224,16 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
         _checked("--cpu", cpu, read_cpu_milli)
         _checked("--memory", memory, read_memory_mib)
         trace = record_trace(
-            csv, Pods(cpu, memory, per_pod), written, start, lambda said: print(f"{said}.", file=sys.stderr)
+            csv,
+            TracePods(cpu, memory, per_pod),
+            written,
+            start,
+            lambda said: print(f"{said}.", file=sys.stderr),
         )
         recording = with_first_nodes(trace, built)
     else:
         raise Usage(
-            "a trace does not say what its pods request, and without memory requests no packing is right; "
+            "a trace does not say what its pods request, and without memory requests nothing can be planned; "
             "nothing was written. Give --cpu and --memory, such as --cpu 500m --memory 512Mi."
         )
     recording = anonymised(recording) if anonymise else recording

@@ -189,7 +189,7 @@ def _name(text: str) -> str:
 
 
 def _check(text: str, out: Path) -> None:
-    """A wrong file is never written: what is wrong with it is said instead."""
+    """A wrong file is never written: its problems are reported instead."""
     from ebbtide.config.document import parse_document
     from ebbtide.config.load import build_config
 

@@ -66,7 +66,7 @@ def stored_policies(config: Config) -> list[Policy]:
 
 
 def simulated(config: Config) -> Finding:
-    """What is said of cluster, cloud and metrics where there are none to reach."""
+    """The finding about cluster, cloud and metrics if they are simulated."""
     where = f" in {config.source}" if config.source else ", since nothing is configured"
     says = f"cluster, cloud and metrics are simulated{where}: there is no access to examine"
     fix = "set cluster.kind to kubernetes for a real cluster"

@@ -18,6 +18,7 @@ from ebbtide.engine.journal import read_decision
 from ebbtide.engine.notes import point_of
 from ebbtide.entrypoints.views.inputs import DEFAULT_DAYS, logged_between
 from ebbtide.model.consolidation import ConsolidationReport
+from ebbtide.model.decision import Action
 from ebbtide.model.effect import OutcomeKind
 from ebbtide.model.events import (
     DrainResult,
@@ -74,6 +75,15 @@ class ReportedActs:
 
 
 @dataclass(frozen=True, slots=True)
+class LastLook:
+    """What the newest decision that looked into repacking found."""
+
+    found: ConsolidationReport
+    begun_at: int = 0
+    """When it was begun; 0 where it was left at looking."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReportData:
     cluster: str
     period: Period
@@ -86,7 +96,7 @@ class ReportData:
     alarms: tuple[LogEntry, ...]
     """The newest ones, newest first."""
     alarms_in_all: int
-    consolidation: ConsolidationReport | None
+    look: LastLook | None
     cut: bool
     """Whether the log was too long to be read as far back as was asked for."""
 
@@ -124,7 +134,7 @@ def collect(store: Store, cluster: str, days: Sequence[SavingsDay], period: Peri
         done=_done(entries),
         alarms=tuple(alarms[:MOST_ALARMS]),
         alarms_in_all=len(alarms),
-        consolidation=_last_look(store, period),
+        look=_last_look(store, period),
         cut=cut_costs or len(entries) >= MOST_ENTRIES,
     )
 
@@ -184,12 +194,11 @@ def _removed(ended: Sequence[OperationClosed], changes: Sequence[Transition]) ->
     return told | {(one.operation_id, one.name) for one in steps}
 
 
-def _last_look(store: Store, period: Period) -> ConsolidationReport | None:
-    """What the newest decision of the period that looked into repacking found. Decisions are read one by one,
-    since each has all that was seen with it."""
+def _last_look(store: Store, period: Period) -> LastLook | None:
+    """Decisions are read one by one, since each has all that was seen with it."""
     for entry in islice(entries_in(store, (LogKind.DECISION,), period), MOST_DECISIONS):
         whole = store.find_entry(entry.id)
-        report = read_decision(whole).consolidation if whole is not None else None
-        if report is not None:
-            return report
+        decision = read_decision(whole) if whole is not None else None
+        if decision is not None and decision.consolidation is not None:
+            return LastLook(decision.consolidation, entry.at if decision.action is Action.CONSOLIDATE else 0)
     return None

@@ -94,7 +94,7 @@ def _cost(data: ReportData) -> str:
     points = [(point.at, point.per_hour.get(currency, Decimal(0))) for point in data.points]
     amounts = [amount for _, amount in points]
     told = _listed(
-        ("paid in the period", f"{(data.paid or Decimal(0)):.2f} {currency}"),
+        ("paid in the period", f"{_total(data.paid or Decimal(0))} {currency}"),
         ("at the end, an hour", f"{a_price(amounts[-1])} {currency}"),
         ("least", f"{a_price(min(amounts))} {currency}"),
         ("most", f"{a_price(max(amounts))} {currency}"),
@@ -106,11 +106,16 @@ def _cost(data: ReportData) -> str:
     )
 
 
+def _total(amount: Decimal) -> str:
+    """As the pages write it: with its thousands apart."""
+    return f"{amount:,.2f}" if amount >= 1 else a_price(amount)
+
+
 def _saved(data: ReportData) -> str:
     money = [(day, saved) for day in data.days for saved in day.money]
     currencies = sorted({saved.currency for _, saved in money})
     if not currencies:
-        return _section("Saved by day", "<p>Nothing slept in the period.</p>")
+        return _section("Saved by sleep", "<p>Nothing slept in the period.</p>")
     return "".join(_saved_in(currency, data.days) for currency in currencies)
 
 
@@ -130,8 +135,8 @@ def _saved_in(currency: str, days: Sequence[SavingsDay]) -> str:
     )
     rows = [(day, *(a_price(getattr(saved, kind)) for kind in kinds)) for day, saved in found]
     return _section(
-        f"Saved by day, in {currency}",
-        _listed(*((kind, f"{a_price(totals[kind])} {currency}") for kind in kinds))
+        f"Saved by sleep, in {currency}",
+        _listed(*((kind, f"{_total(totals[kind])} {currency}") for kind in kinds))
         + bar_chart(bars, f"{currency} a day")
         + f'<p class="quiet">{keys}</p>'
         + _table(("day", *kinds), rows),
@@ -139,10 +144,15 @@ def _saved_in(currency: str, days: Sequence[SavingsDay]) -> str:
 
 
 def _possible(data: ReportData) -> str:
-    report = data.consolidation
     title = "What consolidation could still save"
-    if report is None:
+    if data.look is None:
         return _section(title, "<p>No decision of the period looked into it.</p>")
+    report, begun_at = data.look.found, data.look.begun_at
+    if begun_at:
+        title = "What the last consolidation saves"
+        return _section(
+            title, _plan(report, "saved, an hour") + f"<p>It was begun at {_when(begun_at)} UTC.</p>"
+        )
     plan = report.plan or report.candidate
     refused = f"<p>Not done: {escape(report.failed.says)}.</p>" if report.failed else ""
     if plan is None:
@@ -150,12 +160,12 @@ def _possible(data: ReportData) -> str:
     return _section(title, _plan(report) + refused)
 
 
-def _plan(report: ConsolidationReport) -> str:
+def _plan(report: ConsolidationReport, saved: str = "possible, an hour") -> str:
     plan = report.plan or report.candidate
     if plan is None:
         return ""
     return _listed(
-        ("possible, an hour", f"{a_price(plan.savings_per_hour)} {plan.currency}"),
+        (saved, f"{a_price(plan.savings_per_hour)} {plan.currency}"),
         ("cost after", f"{a_price(plan.cost_after)} {plan.currency}"),
         ("no set of nodes costs less than", f"{a_price(plan.bound)} {plan.currency}"),
         ("pods to move", str(len(plan.moves))),
@@ -164,12 +174,12 @@ def _plan(report: ConsolidationReport) -> str:
 
 def _work(done: ReportedActs) -> str:
     told = _listed(
-        ("nodes added", str(done.nodes_added)),
-        ("nodes removed", str(done.nodes_removed)),
-        ("pods evicted", f"at least {done.evictions}" if done.without_steps else str(done.evictions)),
+        ("nodes added", f"{done.nodes_added:,}"),
+        ("nodes removed", f"{done.nodes_removed:,}"),
+        ("pods evicted", f"{'at least ' if done.without_steps else ''}{done.evictions:,}"),
         ("spot notices", str(done.spot_notices)),
     )
-    rows = [(kind, str(completed), str(failed)) for kind, completed, failed in done.operations]
+    rows = [(kind, f"{completed:,}", f"{failed:,}") for kind, completed, failed in done.operations]
     table = (
         _table(("operation", "completed", "not completed"), rows) if rows else "<p>No operation ended.</p>"
     )
@@ -181,7 +191,7 @@ def _work(done: ReportedActs) -> str:
 def _without_steps(done: ReportedActs) -> str:
     if not done.without_steps:
         return ""
-    operations = count_of(done.without_steps, "operation")
+    operations = f"{done.without_steps:,} operation{'' if done.without_steps == 1 else 's'}"
     return (
         f"<p>Of {operations} that removed nodes, the log has the end and not the single steps: "
         "the pods evicted by them are not counted.</p>"

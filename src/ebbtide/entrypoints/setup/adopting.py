@@ -78,7 +78,7 @@ def look(view: ClusterView, adopter: Adopter, wish: Wish) -> tuple[Case, ...]:
 
 
 def adopt(cases: Sequence[Case], adopter: Adopter, labeller: Labeller, cluster: str) -> Iterator[Case]:
-    """One after the other; what was done is told as soon as it is."""
+    """One after the other; each result is reported at once."""
     for case in cases:
         if case.state is not State.WANTED or case.machine is None:
             continue

@@ -1,11 +1,10 @@
-"""What `ebbtide init` writes: `ebbtide.yaml` (what was found, what it means, how new nodes join a cluster of
-this kind, and what is left to do), and the rights that Ebbtide needs in the cluster.
+"""What `ebbtide init` writes: `ebbtide.yaml`, and the RBAC rules that Ebbtide needs in the cluster.
 
-A key that nobody can know yet is set to `FILL_IN`: the file is valid, `doctor` names the key, and no
-command that acts starts until it is filled in.
+`ebbtide.yaml` says what was found, what it means, how new nodes join, and what is left to do. A key that
+cannot be known yet is `FILL_IN`: the file is valid, `doctor` names the key, and no command that acts
+starts before it is set.
 
-The rights that Ebbtide needs in the cluster, and how to hand them to a process outside of it. Written from
-the list that `ebbtide doctor` asks for, so both always agree.
+The rules are made from the list that `ebbtide doctor` checks, so both always agree.
 """
 
 from __future__ import annotations

@@ -270,5 +270,5 @@ def _aws(found: Survey, region: str, cluster: str) -> CloudLook:
 
 def _told(launched: LaunchedWith, eks: EksCluster | None) -> CloudLook:
     if launched == LaunchedWith():
-        return CloudLook(launched, eks, "the cloud knows none of the workers")
+        return CloudLook(launched, eks, "the cloud lists none of the workers")
     return CloudLook(launched, eks, "image, networks and groups are those of the workers, as the cloud says")

@@ -18,7 +18,7 @@ from ebbtide.core.nodes.drain import described, is_active, limit_of
 from ebbtide.core.nodes.gates import REPLACED, in_disruption
 from ebbtide.core.operations.facts import Part, parts
 from ebbtide.core.schedule import last_fire, next_fire
-from ebbtide.core.words import a_price
+from ebbtide.core.words import a_price, names_of
 from ebbtide.entrypoints.views.headline import lease_says
 from ebbtide.entrypoints.views.terminal import BAD, GOOD, QUIET, STRONG, ago, moment, rows, span
 from ebbtide.model import operation as ops
@@ -211,8 +211,9 @@ def _record_pairs(record: Record, settings: Settings, now: float) -> Iterator[tu
     for name, since in (("some pod pending", record.pending_since), ("idle", record.idle_since)):
         if since:
             yield name, f"for {span(now - since)}"
+    of = f" of {names_of(record.launch_backoff_offers)}" if record.launch_backoff_offers else ""
     for what, failures, until in (
-        ("launches", record.launch_failures, record.launch_backoff_until),
+        (f"launches{of}", record.launch_failures, record.launch_backoff_until),
         ("removals", record.removal_failures, record.removal_backoff_until),
     ):
         if until > now:

@@ -45,7 +45,7 @@ class PodCause(StrEnum):
     """The next tick decides."""
 
 
-class NodeCause(StrEnum):
+class UnschedulableCause(StrEnum):
     """Why a node takes no new pod, whatever room it has."""
 
     LEAVING = "node_leaving"
@@ -54,9 +54,9 @@ class NodeCause(StrEnum):
 
 
 CLOSED_TO_PODS = {
-    NodeCause.LEAVING: "is being removed and accepts no new pods",
-    NodeCause.CORDONED: "cordoned: it accepts no new pods",
-    NodeCause.NOT_READY: "not ready",
+    UnschedulableCause.LEAVING: "is being removed and accepts no new pods",
+    UnschedulableCause.CORDONED: "cordoned: it accepts no new pods",
+    UnschedulableCause.NOT_READY: "not ready",
 }
 
 
@@ -64,7 +64,7 @@ CLOSED_TO_PODS = {
 class Against:
     """What the same number of nodes lacks for a pod, whatever each has left of it."""
 
-    cause: FitCause | NodeCause
+    cause: FitCause | UnschedulableCause
     nodes: int
     says: str
 
@@ -104,7 +104,7 @@ def why_pending(
     if hopeless := why_none_fits(pod, new):
         says = f"no type of any pool can take it ({hopeless.says}), so no node is added for it"
         return PodAnswer(PodCause.HOPELESS, says, nodes)
-    coming = sum(not slot.settled for slot in _slots(record))
+    coming = sum(not slot.settled for slot in slots_of(record))
     if coming:
         verb = "is" if coming == 1 else "are"
         says = f"no node has room for it; {count_of(coming, 'node')} {verb} being added"
@@ -121,11 +121,11 @@ def _accepts_no_pods(cluster: ClusterView, record: Record) -> list[Against]:
     """Nodes that take no pods now: the table of a pod accounts for every node."""
     leaving = {one.node_name for one in in_disruption(record)}
     found = Counter(
-        NodeCause.NOT_READY
+        UnschedulableCause.NOT_READY
         if not node.ready
-        else NodeCause.LEAVING
+        else UnschedulableCause.LEAVING
         if node.name in leaving
-        else NodeCause.CORDONED
+        else UnschedulableCause.CORDONED
         for node in cluster.nodes
         if node.unschedulable or not node.ready
     )
@@ -161,7 +161,7 @@ def _range(amounts: list[int], unit: str) -> str:
     return f"{least}{unit}" if least == most else f"{least}{unit} to {most}{unit}"
 
 
-def _slots(record: Record) -> Iterator[ops.Slot]:
+def slots_of(record: Record) -> Iterator[ops.Slot]:
     """All nodes on their way, for whatever reason."""
     for operation in (record.launching, record.removing):
         yield from operation.slots if operation else ()
@@ -215,11 +215,22 @@ def _at_rest(here: HeadlineSituation) -> str:
     what = "Nothing to do"
     if here.unmeasured:
         what = "No node counts as idle while CPU is unknown"
-    return f"{what}: {nodes} for {count_of(pods, 'pod')}, none pending{paused}"
+    return f"{what}: {nodes} for {count_of(pods, 'pod')}, none pending{paused}{_empty(here)}"
+
+
+def _empty(here: HeadlineSituation) -> str:
+    """Nodes that a person sees empty while there is nothing to do: their time has not come yet."""
+    noted = {one.node_uid for one in here.record.emptied}
+    pods_on = here.cluster.pods_on
+    count = sum(
+        node.uid in noted and all(pod.tied_to_node for pod in pods_on.get(node.name, ()))
+        for node in here.cluster.workers
+    )
+    return f"; {count_of(count, 'node')} {'is' if count == 1 else 'are'} empty" if count else ""
 
 
 def lease_says(record: Record, now: int) -> str:
-    """Who may scale. A lease that ended without being given back tells of a crash."""
+    """Who may scale. A lease that ended without being released means a crash."""
     owner, left = record.lock_owner, record.lock_until - now
     if not owner:
         says = "free"
@@ -286,10 +297,10 @@ def _ready_in(here: HeadlineSituation, work: ops.ScaleUp | ops.Consolidate) -> s
 
 
 def _about(seconds: int) -> str:
-    """`40 s`, `2 min`: an estimate has no seconds after its minutes."""
+    """`40 s`, `2 min`: an estimate has no seconds after its minutes. Rounded as in the timeline below it."""
     if seconds < LONG_SECONDS:
-        return f"{max(10, round(seconds, -1))} s"
-    return f"{round(seconds / 60)} min"
+        return f"{max(10, (seconds + 5) // 10 * 10)} s"
+    return f"{(seconds + 30) // 60} min"
 
 
 def _removing(here: HeadlineSituation) -> Iterator[str]:

@@ -1,9 +1,8 @@
-"""Policies for people: a line for each, one of them as the YAML it could be made of again, and its last days
-as a strip.
+"""Policies for people: one line each, as YAML that can be applied again, and the last days as a strip.
 
-The last days of a policy as a strip: awake, idle, asleep, waking, and who woke it. Pure. Stretches of the
-ledger say when it was idle, at zero or waking; in between it was awake. What was before the policy was
-written is not known and not drawn.
+The strip shows when a policy was awake, idle, asleep or waking, and who woke it. The ledger has the
+stretches of idle, asleep and waking; the rest of the time the policy was awake. Time before it was created
+is left blank.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class StatusShape(Shape):
     launching: OperationShape | None = Field(description="The operation that adds nodes.")
     removing: OperationShape | None = Field(description="The operation that takes nodes away.")
     refused: list[Step] = Field(
-        description="Removals that the cloud refuses: set aside, their nodes stay cordoned."
+        description="Removals that the cloud refuses. They are set aside, and their nodes stay cordoned."
     )
     unfit: list[UnfitShape] = Field(
         description="Workers that are unwell, expired or drifted at the last tick; the first 50."
@@ -160,7 +160,7 @@ class NodeShape(Shape):
     worker: bool
     created_at: int
     pods: int
-    cpu_requested: float = Field(description="Share of its CPU that pods ask for, 0 to 1.")
+    cpu_requested: float = Field(description="Share of its CPU that pods request, 0 to 1.")
     memory_requested: float
     cpu_milli: int = Field(default=0, description="CPU that pods can use on it, in thousandths.")
     memory_mib: int = Field(default=0, description="Memory that pods can use on it.")

@@ -1,17 +1,16 @@
-"""What was paid by day, for whom, what was saved and by what, and what a month comes to. Pure; from cost
-notes, closed operations and the ledger, never from sentences.
+"""Cost by day, by pool and by namespace, what was saved and by what, and a month at this rate. Pure;
+computed from cost notes, closed operations and the ledger, never from sentences.
 
-What would have been paid without Ebbtide is not known, so a rule stands in for it: the nodes of the busiest
-moment of the last 24 hours, all on demand. Between that and what was paid lie, without overlap,
+What the cluster would have cost without Ebbtide is not known, so a rule stands in: the nodes of the
+busiest moment of the last 24 hours, all on demand. The difference to the cost is split without overlap:
 
-    spot            the same nodes on demand, less what was paid for them
+    spot            the same nodes on demand, minus what they cost
     sleep           what the ledger says was really not paid while workloads were at zero
     consolidation   the rest of what removed nodes saved, by the share of nodes that it emptied
-    scale-down      among all that were removed in the day before, and by the share of the others
+    scale-down      by the share of all other nodes that were removed in the day before
 
-Who the nodes are paid for: their cost by pool and by namespace, and what of it nobody asks for. Pure. A pod
-costs the larger of its CPU and memory share of its node. Where the shares of a node's pods add up to more
-than the node, they are scaled down to it; where they add up to less, the rest is idle.
+A pod costs the larger of its CPU and memory share of its node. If the shares on a node add up to more than
+the node, they are scaled down; if they add up to less, the rest is idle.
 """
 
 from __future__ import annotations

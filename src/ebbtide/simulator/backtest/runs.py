@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -240,6 +241,11 @@ class Results:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._known: dict[str, Run] = {}
+        if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+            raise Usage(
+                f"there is no folder {path.parent} that you may write to, and finished runs are kept there; "
+                "nothing ran. Make it, or name another file with --keep."
+            )
         if path is not None and path.is_file():
             for line in path.read_bytes().splitlines():
                 try:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ebbtide.core.nodes.capacity import condemned, doomed, expected_slots, open_removals
+from ebbtide.core.nodes.capacity import condemned, doomed, expected_slots, nothing_open, open_removals
+from ebbtide.core.nodes.gates import reason_of
 from ebbtide.core.nodes.orphans import cordon_id
 from ebbtide.model.log import Entries
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SpotKind
-from ebbtide.model.pool import Headroom
+from ebbtide.model.pool import Headroom, RemovalReason
 from ebbtide.model.record import Lease, Record
 from ebbtide.model.settings import JudgedBy, Settings
 from ebbtide.model.snapshot import Node
@@ -50,9 +51,9 @@ class Checker:
         self.clocks_jump = False
         """Whether a runner's clock may be hours ahead, so what is to come seems long past to it."""
         self.time_zero = 0.0
-        """What is said is told in seconds from here."""
+        """Violations are reported in seconds from here."""
         self._sees_all = True
-        """Whether it is told of every write."""
+        """Whether it sees every write."""
         self._started: set[str] = set()
         """Ids of all work that was ever written."""
         self.violations: list[Violation] = []
@@ -107,7 +108,6 @@ class Checker:
 
     def wrote(self, after: Record, guard: Lease | None) -> None:
         before, self.record = self.record, after
-        self._started |= {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
         if before is not None and after.rev < before.rev:
             self.say(
                 ViolationKind.REVISION_WENT_BACK,
@@ -121,17 +121,24 @@ class Checker:
                 f"a write under the old token {guard.token} of lease {guard.name} landed",
             )
         if before is not None:
+            self._repacking.wrote(before, after)
+        self._crowding.look()
+        self._replacing.look()
+        self._replacing.clocks_jump = self.clocks_jump
+        if not nothing_open(after) or (before is not None and not nothing_open(before)):
+            self._check_work(before, after)
+
+    def _check_work(self, before: Record | None, after: Record) -> None:
+        """What is done to nodes, and what was."""
+        self._started |= {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
+        if before is not None:
             self._check_lanes(before, after)
             self._check_no_notice_forgotten(before, after)
             self._check_no_intent_taken_back(before, after)
-            self._repacking.wrote(before, after)
             self._spare.wrote(before, after, self._settings)
         self._check_one_owner(after)
         known = {r.instance_id for r in _doomed_for_good(before)} if before is not None else set()
         taken = _taken_by_the_cloud(after) | (_taken_by_the_cloud(before) if before is not None else set())
-        self._crowding.look()
-        self._replacing.look()
-        self._replacing.clocks_jump = self.clocks_jump
         voluntary = {r.instance_id for r in _voluntary(after)}
         for removal in _doomed_for_good(after):
             if removal.instance_id in known:
@@ -318,6 +325,7 @@ class Checker:
                 f"removing {node.name} leaves {len(left)} ready workers, "
                 f"min_workers is {self._settings.min_workers}",
             )
+        self._check_awake(node, removal, record, left)
         pool = self._settings.pool_named(node.pool)
         in_pool = sum(1 for other in left if other.pool == node.pool)
         if pool is not None and in_pool < pool.min_workers:
@@ -332,6 +340,19 @@ class Checker:
         zones = {other.zone for other in self._world.inventory.nodes.values() if other.worker}
         if len(zones) > 1 and not any(other.zone == node.zone for other in left):
             self.say(ViolationKind.ZONE_EMPTIED, node.name, f"removing {node.name} empties zone {node.zone}")
+
+    def _check_awake(self, node: Node, removal: Removal, record: Record, left: list[Node]) -> None:
+        """While a pool sleeps, the others keep the minimum of the cluster by themselves."""
+        idle = reason_of(removal, record) in (RemovalReason.IDLE, RemovalReason.EMPTY)
+        asleep = {pool.name for pool in self._settings.pools if pool.may_be_empty}
+        awake = sum(1 for other in left if other.pool not in asleep)
+        least = self._settings.awake_min_workers
+        if idle and node.pool not in asleep and awake < least:
+            self.say(
+                ViolationKind.BELOW_MINIMUM,
+                node.name,
+                f"removing {node.name} leaves {awake} in pools that are awake, min_workers is {least}",
+            )
 
     def _standing(self, going: frozenset[str]) -> list[Node]:
         """Ready workers that stay; with those lost just now, which nobody can have known."""

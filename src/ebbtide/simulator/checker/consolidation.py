@@ -15,6 +15,7 @@ from ebbtide.core.nodes.capacity import doomed
 from ebbtide.engine.ports import Observers
 from ebbtide.model.operation import (
     Consolidate,
+    Move,
     MoveState,
     Operation,
     Removal,
@@ -51,6 +52,9 @@ class Repacking:
         """When it evicted pods of a workload lately."""
         self._evicted: list[float] = []
         """When it evicted a pod, of the last hour."""
+        self._moves: tuple[Move, ...] = ()
+        self._moving: set[str] = set()
+        """The pods that these moves evict."""
         world.timeline.on(LOOK, self._look_for_place)
 
     def follow(self, settings: Settings) -> None:
@@ -61,8 +65,10 @@ class Repacking:
         spot notice evicts meanwhile is not its business."""
         if record is None or not isinstance(record.removing, Consolidate):
             return
-        moving = (move for move in record.removing.moves if move.state is MoveState.EVICTING)
-        if act.pod_uid not in {move.pod_uid for move in moving}:
+        if record.removing.moves is not self._moves:
+            self._moves = record.removing.moves
+            self._moving = {move.pod_uid for move in self._moves if move.state is MoveState.EVICTING}
+        if act.pod_uid not in self._moving:
             return
         key = self._world.pods.book.workload_of[act.pod_uid]
         lately = (at for at in self._moved_at.get(key, ()) if self._world.now - at <= UNSEEN_SECONDS)
@@ -74,8 +80,7 @@ class Repacking:
         """A call of a runner that froze may land later than it was counted for, so a little less."""
         since = self._world.now - HOUR_SECONDS + LATE_SECONDS
         self._evicted = [*(at for at in self._evicted if at > since), self._world.now]
-        running = sum(1 for pod in self._world.view().pods if pod.node_name)
-        most = self._settings.consolidation.moves_allowed(running)
+        most = self._settings.consolidation.moves_allowed(self._world.inventory.placed)
         if len(self._evicted) > most:
             self._say(
                 ViolationKind.TOO_MANY_MOVES,

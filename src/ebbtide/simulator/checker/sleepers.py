@@ -53,7 +53,7 @@ class Visitor:
         self._chance = chance
         self._random = random.Random(seed)
         self.answered: dict[str, int] = {}
-        """By policy: the number of the last wake that is said to be done or on its way."""
+        """By policy: the number of the last wake that was reported as done or in progress."""
 
     def come(self) -> None:
         for policy in self._policies:
@@ -68,7 +68,7 @@ class Watchman:
     what the cluster shows."""
 
     def __init__(self, world: World, policies: PolicyStore, visitor: Visitor, room: bool = True) -> None:
-        """`room`: whether a node can always be had for who wakes; else it is enough that pods are wanted."""
+        """`room`: whether a node can always be launched for a wake; else it is enough that pods are wanted."""
         self._world = world
         self._room = room
         self._policies = policies
@@ -120,7 +120,7 @@ class Watchman:
         return state.phase is not Phase.FALLING and (state.phase is Phase.ZERO) != (wanted == 0)
 
     def _too_long(self, what: str, name: str, is_so: bool) -> float:
-        """For how long it has been so, told once in a while; 0 where it is not, or not yet for too long."""
+        """For how long it has been so, reported now and then; 0 where it is not, or not yet for too long."""
         if not is_so:
             self._since.pop((what, name), None)
             return 0.0

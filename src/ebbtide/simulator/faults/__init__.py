@@ -1,1 +1,1 @@
-"""Faults: calls that fail, environments that misbehave, and machines that are lost."""
+"""Faults: calls that fail, disturbances by people and other programs, and lost machines."""

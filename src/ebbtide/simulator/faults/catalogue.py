@@ -1,19 +1,20 @@
-"""Faults by name, as `ebbtide simulate --faults` takes them, and which call of a runner goes wrong, and how.
+"""Faults by name, as `ebbtide simulate --faults` takes them, and plans for which call of a runner fails,
+and how.
 
-Some lie in a runner's calls (`plan_for`), some in the world from the start (`spoil`), and some are done by
-people and other programs while it runs (`mischief`).
+Some faults are in a runner's calls (`plan_for`), some in the world from the start (`spoil`), and some are
+actions of people and other programs (`environment`).
 
-Which call of a runner goes wrong, and how. To try every crash point of a story, run it once with
-`CrashPlan()` to count the calls, then once for each call and each way to fail:
+To try every crash point of a story, run it once with `CrashPlan()` to count the calls, then once for each
+call and each way to fail:
 
     counting = CrashPlan()
-    run_story(faulty_outside(outside, counting))
+    run_story(faulty_ports(ports, counting))
     for number, label in enumerate(counting.calls, start=1):        # "store.write#7", "cloud.terminate#1"
         for strike in STRIKES:
-            run_story(faulty_outside(fresh_outside(), CrashPlan(number, strike)))
+            run_story(faulty_ports(fresh_ports(), CrashPlan(number, strike)))
 
-Only the calls that change something are numbered: all writes to the store, acquire, renew and release
-of leases, every effect on cluster and cloud, and acknowledging a notice. `RandomPlan` draws instead.
+Only calls that change something are numbered: all writes to the store, leases, effects on cluster and
+cloud, and acknowledging a notice. `RandomPlan` chooses at random instead.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class CrashPlan:
             self._on_stall()
 
     def delay(self, call: Callable[[], object], soon: bool) -> None:
-        """This plan delays nothing: what it strikes is told by a number."""
+        """This plan delays nothing: a number says which call it strikes."""
 
     def land(self) -> list[Callable[[], object]]:
         return []

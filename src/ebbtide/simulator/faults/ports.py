@@ -1,14 +1,14 @@
-"""Ports that fail: wrappers around the ports of one runner, driven by a `Plan`, and a store that passes
-every call on, for what watches or disturbs a few of them.
+"""Ports that fail as planned: wrappers around the ports of one runner, and a store that passes every call
+on.
 
     plan = CrashPlan(number=3, strike=Strike.CRASH_AFTER)
-    runner = faulty_outside(outside, plan)
+    runner = faulty_ports(ports, plan)
     try:
         tick(runner, settings, owner="one", deadline=...)
     except RunnerCrashed:
         ...                       # start another runner over the same store and world
 
-A runner that crashed does nothing more: code in its `finally` blocks meets the crash again.
+A runner that crashed does nothing more: every call in its `finally` blocks crashes as well.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class RunnerCrashed(BaseException):
 
 
 class CallGate:
-    """Through which every call of one runner goes. `on_fault` is told of every fault."""
+    """Every call of one runner goes through it. `on_fault` is called for every fault."""
 
     def __init__(
         self,
@@ -235,10 +235,11 @@ class FaultyCluster:
 
     def _within_reach(self, seen: ClusterView) -> list[ClusterView]:
         """Earlier views that a list of now may be read together with."""
-        now = self._clock.now()
-        kept = [(at, view) for at, view in self._earlier if 0 <= now - at <= TORN_SECONDS]
-        self._earlier = [*kept, (now, seen)]
-        return [view for _, view in kept]
+        now, earlier = self._clock.now(), self._earlier
+        if earlier and not (now - earlier[0][0] <= TORN_SECONDS and now - earlier[-1][0] >= 0):
+            earlier = [(at, view) for at, view in earlier if 0 <= now - at <= TORN_SECONDS]
+        self._earlier = [*earlier, (now, seen)]
+        return [view for _, view in earlier]
 
     def read_pods_on(self, node_name: str) -> Sequence[Pod]:
         self._gate.read("cluster.read_pods_on")

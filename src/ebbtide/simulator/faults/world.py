@@ -1,4 +1,4 @@
-"""What befalls the world: spot instances taken back, zones that go dark, people with kubectl.
+"""Incidents in the world: spot instances reclaimed, zones that go dark, people with kubectl.
 
 Each is an event, planned by a scenario (`world.plan(at, "zone-down", "b")`) or drawn by chance.
 Notices go to a mailbox that a `SimInbox` reads: perhaps late, twice, or out of order.

@@ -1,12 +1,11 @@
-"""A recording is one file, `.ebb`: gzip over one JSON object with a version. What of a configuration goes
-into it, the nodes that it begins with, and how names are taken out of it.
+"""A recording is one file, `.ebb`: gzip over one JSON object with a version.
 
     {"ebb": 1, "story": {...}, "recorded": {...},
      "demand": {"default/web": {"at": [0, 300], "replicas": [4, 7]}}}
 
-`story` has the keys of a story. `demand` says for each workload when how many replicas were asked for; it is
-kept apart since it is long. `recorded` is what happened while it was recorded, to compare a simulation with.
-The same recording is the same bytes. Nothing is read from a file of a newer version.
+`story` has the keys of a story. `demand` has the replicas of each workload over time; it is separate
+because it is long. `recorded` is what happened at the time, to compare a simulation with. The same
+recording gives the same bytes. A file of a newer version is refused.
 """
 
 from __future__ import annotations
@@ -186,12 +185,12 @@ class _Header(msgspec.Struct, frozen=True):
 def write_recording(path: Path, recording: Recording) -> int:
     """The size in bytes. It is there whole or not at all."""
     data = gzip.compress(msgspec.json.encode(recording), 6, mtime=0)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_bytes(data)
-        os.replace(beside, path)
+        draft.write_bytes(data)
+        os.replace(draft, path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise ConfigError(
             f"the recording {path} cannot be written: {error.strerror}; nothing was left behind. Name a file "
             "in a folder that you may write to."

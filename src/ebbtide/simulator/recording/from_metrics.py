@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from math import ceil, isfinite
 from statistics import fmean
 from typing import Any
@@ -129,7 +130,7 @@ NEEDED = "kube-state-metrics (kube_deployment_spec_replicas, kube_statefulset_re
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastMetrics:
     """What was read, by the names of `state_metrics.queries`."""
 
     start: int
@@ -140,7 +141,7 @@ class Past:
     """What a person should know of it."""
 
 
-def record_metrics(past: Past, written: Mapping[str, Any], config: Config) -> Recording:
+def record_metrics(past: PastMetrics, written: Mapping[str, Any], config: Config) -> Recording:
     """`written` are the settings that go into the recording."""
     looks = _looks(past)
     if not looks:
@@ -148,8 +149,8 @@ def record_metrics(past: Past, written: Mapping[str, Any], config: Config) -> Re
             f"Prometheus has no series of {NEEDED} in this time; nothing was written. Install "
             "kube-state-metrics, or name the Prometheus that scrapes it."
         )
-    start = looks[0]
-    _note_missing(past, start)
+    start, end = looks[0], min(looks[-1] + past.step, past.end)
+    _note_missing(past, looks, end)
     demand = {key: _series(curve, looks) for key, curve in _replicas(past).items()}
     requests = _requests(past)
     _refuse_without_memory(requests)
@@ -161,13 +162,13 @@ def record_metrics(past: Past, written: Mapping[str, Any], config: Config) -> Re
     story = {
         "name": "recorded from Prometheus",
         "start": datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "until": past.end - start,
+        "until": end - start,
         "settings": dict(written),
         "nodes": nodes.at(start),
         "workloads": workloads,
     }
     coverage = {
-        "demand": _share(len(looks), (past.end - past.start) // past.step + 1),
+        "demand": _share(len(looks), (end - start) // past.step + (end == past.end)),
         "pods": _share_of_pods(past),
         "requests": _share(len(known), len(demand)),
         "nodes": nodes.known,
@@ -192,23 +193,38 @@ def record_metrics(past: Past, written: Mapping[str, Any], config: Config) -> Re
     return with_first_nodes(recording, config)
 
 
-def _looks(past: Past) -> list[int]:
+def _looks(past: PastMetrics) -> list[int]:
     """When kube-state-metrics answered."""
     curves = (*past.curves["deployments"], *past.curves["statefulsets"])
     return sorted({int(at) for curve in curves for at, _ in curve.values})
 
 
-def _note_missing(past: Past, start: int) -> None:
+def _note_missing(past: PastMetrics, looks: Sequence[int], end: int) -> None:
+    start, days = looks[0], (end - looks[0]) / 86_400
+    recorded = f"{days:.1f} of {(past.end - past.start) / 86_400:.1f} days are recorded"
     if start - past.start > past.step:
-        days, asked = (past.end - start) / 86_400, (past.end - past.start) / 86_400
-        first = datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%d %H:%M UTC")
         past.notes.append(
-            f"Prometheus knows nothing before {first}: {days:.1f} of {asked:.1f} days are recorded. It keeps "
-            "15 days unless --storage.tsdb.retention.time says otherwise"
+            f"Prometheus knows nothing before {_moment(start)}: {recorded}. It keeps 15 days unless "
+            "--storage.tsdb.retention.time says otherwise"
+        )
+    if end < past.end:
+        past.notes.append(
+            f"Prometheus knows nothing after {_moment(end)}: {recorded}. Name a time up to there with "
+            "--until to have as many days as you asked for"
+        )
+    last, after = max(pairwise(looks), key=lambda both: both[1] - both[0], default=(start, start))
+    if after - last > past.step:
+        past.notes.append(
+            f"Prometheus has gaps, the longest from {_moment(last)} to {_moment(after)}: the value before "
+            "holds there. Record a time without gaps if that matters"
         )
 
 
-def _replicas(past: Past) -> dict[Key, QueriedSeries]:
+def _moment(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _replicas(past: PastMetrics) -> dict[Key, QueriedSeries]:
     kinds = (("Deployment", "deployment"), ("StatefulSet", "statefulset"))
     return {
         (kind, curve.metric.get("namespace", ""), curve.metric.get(label, "")): curve
@@ -230,7 +246,7 @@ def _series(curve: QueriedSeries, looks: Sequence[int]) -> Series:
     return Series(at, replicas)
 
 
-def _requests(past: Past) -> dict[Key, dict[str, float]]:
+def _requests(past: PastMetrics) -> dict[Key, dict[str, float]]:
     """CPU and memory that a pod of each workload requests, as last seen."""
     deployment_of = {
         (c.metric.get("namespace", ""), c.metric.get("replicaset", "")): c.metric.get("owner_name", "")
@@ -262,13 +278,13 @@ def _refuse_without_memory(requests: Mapping[Key, Mapping[str, float]]) -> None:
     if not any("memory" in asked for asked in requests.values()):
         raise Usage(
             "Prometheus does not say what memory pods request (kube_pod_container_resource_requests, "
-            "kube_pod_owner), and without memory requests no packing is right; nothing was written. Let "
+            "kube_pod_owner), and without memory requests nothing can be planned; nothing was written. Let "
             "kube-state-metrics export both, and let pods request memory."
         )
 
 
 def _workloads(
-    past: Past, demand: Mapping[Key, Series], requests: Mapping[Key, Mapping[str, float]]
+    past: PastMetrics, demand: Mapping[Key, Series], requests: Mapping[Key, Mapping[str, float]]
 ) -> tuple[list[dict[str, Any]], set[Key]]:
     """Those that can be played, DaemonSets among them, and those whose pods nobody saw."""
     lacking = {key for key in demand if key not in requests}
@@ -297,7 +313,7 @@ def _workloads(
     return found, lacking
 
 
-def _used(past: Past) -> dict[Key, float]:
+def _used(past: PastMetrics) -> dict[Key, float]:
     """Share of the requested CPU that pods used, on average."""
     deployment_of = {
         (c.metric.get("namespace", ""), c.metric.get("replicaset", "")): c.metric.get("owner_name", "")
@@ -315,7 +331,7 @@ def _used(past: Past) -> dict[Key, float]:
     }
 
 
-def _budgets(past: Past) -> dict[tuple[str, str], int]:
+def _budgets(past: PastMetrics) -> dict[tuple[str, str], int]:
     """How many pods may be away, of budgets that are named after their workload."""
     healthy = {_budget(c): _number(c.values[-1][1]) for c in past.curves["desired_healthy"]}
     found = {}
@@ -331,7 +347,7 @@ def _budget(curve: QueriedSeries) -> tuple[str, str]:
     return curve.metric.get("namespace", ""), name.removesuffix("-pdb")
 
 
-def _fallbacks(past: Past, workloads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _fallbacks(past: PastMetrics, workloads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """What is not exported, and what is taken instead."""
     placed = [one for one in workloads if one["kind"] != "DaemonSet"]
     budgets = {_budget(curve) for curve in past.curves["expected_pods"]}
@@ -350,13 +366,13 @@ def _fallbacks(past: Past, workloads: Sequence[Mapping[str, Any]]) -> dict[str, 
     return found | ({"budgets": _share(matched, len(budgets))} if budgets else {})
 
 
-def _share_of_pods(past: Past) -> float:
+def _share_of_pods(past: PastMetrics) -> float:
     """Of those that are not tied to a node: jobs and bare pods have no workload here."""
     kept, pods = (_sum(past.curves[name]) for name in ("kept", "pods"))
     return _share(kept, pods)
 
 
-def _waited(past: Past) -> float | None:
+def _waited(past: PastMetrics) -> float | None:
     """By the times of each pod; where nobody exports those, by how many were pending at each look."""
     if past.curves["waits"]:
         return round(_sum(past.curves["waits"]), 1)

@@ -29,7 +29,7 @@ GAP_STEPS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Pods:
+class TracePods:
     """What each pod of a trace requests, and how much of a value one handles."""
 
     cpu: str
@@ -48,7 +48,7 @@ class _Column:
 
 def record_trace(
     path: Path,
-    pods: Pods,
+    pods: TracePods,
     settings: Mapping[str, Any],
     start: str,
     tell: Callable[[str], None] = lambda _: None,

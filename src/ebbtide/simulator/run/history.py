@@ -21,7 +21,7 @@ import msgspec
 from ebbtide import typed
 from ebbtide.core.scale_to_zero.wake import KEPT_WAKES
 from ebbtide.engine.scale_to_zero.scaling import Scaling
-from ebbtide.errors import StoreUnusable
+from ebbtide.errors import StoreCause, StoreUnusable
 from ebbtide.model.events import FACTS, Event, PolicyStep, StretchClosed
 from ebbtide.model.idle import IdleState, Phase, Rate, Remembered, Stretch, WakeReason, WakeTime
 from ebbtide.model.log import LogEntry, LogKind
@@ -75,7 +75,10 @@ def read_history() -> History:
     data = (resources.files(__package__) / FILE).read_bytes()
     found = typed.decode(gzip.decompress(data), History)
     if found.format != FORMAT:
-        raise StoreUnusable(f"the demo's history has format {found.format}, this version knows {FORMAT}")
+        raise StoreUnusable(
+            StoreCause.NEW_SCHEMA,
+            f"the demo's history has format {found.format}, this version knows {FORMAT}",
+        )
     return found
 
 

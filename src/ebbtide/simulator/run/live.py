@@ -236,10 +236,13 @@ class Live:
             self._recover()
             busy = self._survives() or self._busy()
             due = clock.now() + (busy_seconds if busy else tick_seconds)
-            self._tick(in_process)
+            # A fault may have been made since somebody chose to rush: it is answered by the real runners.
+            self._tick(in_process and not self._survives())
             if clock.now() >= self._next_round:
                 self._next_round = clock.now() + self.scene.defaults.check_interval_seconds
                 self.scaling.round(self.owner, clock.now() + TICK_SECONDS)
+            # What the tick did has its time; what the world does until the next one is seen after it.
+            self._follow()
             clock.move_to(due)
             self.stage.world.advance_to(clock.now())
             self._follow()
@@ -259,11 +262,8 @@ class Live:
             dead = self.owner
             clock.sleep(PAUSE_SECONDS)
             self._new_runner()
-            self._note(
-                Alarm(
-                    AlarmKind.RUNNER_DIED, f"runner {dead} {crash}; {self.owner} waits for its lease to end"
-                )
-            )
+            says = f"runner {dead} {crash}; {self.owner} continues once its lease has ended"
+            self._note(Alarm(AlarmKind.RUNNER_DIED, says))
         except EbbtideError as error:
             self._note(Alarm(AlarmKind.TICK_FAILED, str(error)))
 

@@ -26,7 +26,7 @@ from typing import TypeVar
 import msgspec
 
 from ebbtide import typed
-from ebbtide.errors import UNREADABLE, StoreUnusable
+from ebbtide.errors import UNREADABLE, StoreCause, StoreUnusable
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
 from ebbtide.model.operation import SpotNotice
 from ebbtide.model.pod import Pod, Workload, WorkloadRef
@@ -73,18 +73,23 @@ def save(world: World, path: Path) -> None:
         draft.write_bytes(encode(world))
         os.replace(draft, path)
     except OSError as error:
-        raise StoreUnusable(f"the simulated world {path} cannot be written: {error.strerror}") from error
+        raise StoreUnusable(
+            StoreCause.NOT_WRITABLE, f"the simulated world {path} cannot be written: {error.strerror}"
+        ) from error
 
 
 def load(path: Path) -> World:
     try:
         return decode(path.read_bytes())
     except OSError as error:
-        raise StoreUnusable(f"the simulated world {path} cannot be read: {error.strerror}") from error
+        raise StoreUnusable(
+            StoreCause.NOT_READABLE, f"the simulated world {path} cannot be read: {error.strerror}"
+        ) from error
     except (*UNREADABLE, KeyError, ValueError) as error:
         raise StoreUnusable(
+            StoreCause.CORRUPT,
             f"{path} is not a simulated world that this version knows ({error}): it was left as it is; "
-            "move it away to start empty"
+            "move it away to start empty",
         ) from error
 
 
@@ -156,7 +161,9 @@ class WorldFile:
     def create(self, world: World) -> None:
         with self._locked():
             if self.exists():
-                raise StoreUnusable(f"{self.path} is there already: move it away to start empty")
+                raise StoreUnusable(
+                    StoreCause.FOREIGN, f"{self.path} is there already: move it away to start empty"
+                )
             save(world, self.path)
 
     def wait_for(self, look: Callable[[], T], done: Callable[[T], bool], until: float) -> T:
@@ -204,7 +211,9 @@ class WorldFile:
         try:
             handle = lock.open("a")
         except OSError as error:
-            raise StoreUnusable(f"{lock} cannot be opened: {error.strerror}") from error
+            raise StoreUnusable(
+                StoreCause.NOT_WRITABLE, f"{lock} cannot be opened: {error.strerror}"
+            ) from error
         with handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield

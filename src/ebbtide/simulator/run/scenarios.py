@@ -1,12 +1,12 @@
-"""Scenarios by name: story files of the package, each made into a world with its settings, ready to be run
-with any faults; and the day with a bit of everything that `ebbtide demo` shows where none is named.
+"""Scenarios by name: story files of the package, each made into a world with its settings, ready to run
+with any faults.
 
     scenario = build("day", seed=1)
     result = simulate("day", seed=1)         # or let `simulate` do it all
 
-The story that `ebbtide demo` plays if no scenario is named: a day with a bit of everything. It begins in
-the morning, while the cluster grows and its autoscaler keeps crashing; in the early afternoon the cloud
-takes spot nodes back; in the evening the cluster shrinks. It is on EC2: Hetzner sells no spot.
+Without a scenario, `ebbtide demo` plays a day of its own. In the morning the cluster grows while its
+autoscaler keeps crashing; in the early afternoon the cloud reclaims spot nodes; in the evening the cluster
+shrinks. It is on EC2, since Hetzner sells no spot.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ class Evidence:
 
     @property
     def after(self) -> str:
-        return a_while(max(0, int(self.now - self.began_at)))
+        """By whole seconds, as the clocks next to it."""
+        return a_while(max(0, int(self.now) - int(self.began_at)))
 
     def begun(self, *kinds: OperationKind) -> list[OperationBegun]:
         facts = (fact_in(entry, OperationBegun) for entry in self.of(LogKind.OPERATION_BEGUN))

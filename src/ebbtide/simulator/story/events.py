@@ -1,8 +1,7 @@
-"""What happens in a story, done to the world, to the ports, or through the same calls as the API makes; and
-what is wrong with the outside just now, with the ports that show it.
+"""Events of a story: applied to the world, to the ports, or through the same calls as the API makes.
 
-What is wrong with the outside just now, as events of a story set it, and the ports that show it. A port that
-is out of order does nothing and says so: such a call was definitely not carried out.
+`Trouble` holds what is broken at the moment, and makes ports that show it. A broken port does nothing and
+raises an error: such a call was definitely not carried out.
 """
 
 from __future__ import annotations
@@ -139,7 +138,7 @@ class StoryCloud(_Door):
 
 
 class StoryWorkloads(_Door):
-    """`scaled` is told of every scaling just before it is carried out."""
+    """`scaled` is called for every scaling just before it is carried out."""
 
     def __init__(
         self, inner: Workloads, world: World, trouble: Trouble, scaled: Callable[[Workload, int, str], None]
@@ -200,7 +199,7 @@ class StoryPlayers(_Door):
 
 
 def incident_of(kind: str, zone: str) -> tuple[str, str]:
-    """What befalls a zone, as the world plans it."""
+    """An incident in a zone, as the world plans it."""
     if kind == "spot_storm":
         return "interrupt-all", "" if zone == "all" else zone
     return kind.replace("_", "-"), zone

@@ -155,9 +155,9 @@ def _unsaid(expected: SaysKeys, said: Sequence[Said]) -> str:
         return ""
     elsewhere = [one.at for one in said if expected.says in one.says]
     if elsewhere:
-        return f"it is said only at {', '.join(map(str, elsewhere[:MOST_SHOWN]))}"
+        return f"it appears only at {', '.join(map(str, elsewhere[:MOST_SHOWN]))}"
     if not inside:
-        return "nothing is said in that time"
+        return "nothing was logged in that time"
     return f"no sentence contains it; the last one, at {inside[-1].at}, is: {inside[-1].says}"
 
 

@@ -1,4 +1,4 @@
-"""From a file to a checked story. Everything that is wrong is said at once, each with its line and what is
+"""From a file to a checked story. All problems are reported at once, each with its line and what is
 allowed there; nothing runs before the file is right."""
 
 from __future__ import annotations
@@ -116,16 +116,16 @@ def _config(
     depth = len(place)
     lines = {path[depth:]: line for path, line in read.lines.items() if path[:depth] == place}
     lines = {path: line for path, line in lines.items() if path} or {}
-    beside = Read(read.name, dict(values), lines)
+    placed = Read(read.name, dict(values), lines)
     try:
-        return build_config(beside, {}, with_prices="prices" in values), []
+        return build_config(placed, {}, with_prices="prices" in values), []
     except ConfigProblems as error:
         around = read.line(place)
         return None, [(line or around, _placed(line, around, said, read)) for line, said in error.lines]
 
 
 def _placed(line: int, around: int, said: str, read: Read) -> str:
-    """A key that is said elsewhere (a default, or what an event is laid over) has no line here."""
+    """A key that comes from elsewhere (a default, or what an event changes) has no line here."""
     return said if line > 0 else f"{read.name} line {around}, settings: {said.partition(', ')[2] or said}"
 
 

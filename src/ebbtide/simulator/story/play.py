@@ -12,7 +12,7 @@ from ebbtide.config import Config
 from ebbtide.engine.loop import Nudge, sooner
 from ebbtide.engine.ports import Thinking
 from ebbtide.engine.rounds import InvariantBroken
-from ebbtide.engine.steady import Steady
+from ebbtide.engine.steady import Steady, Still
 from ebbtide.errors import EbbtideError
 from ebbtide.model.log import LogKind
 from ebbtide.simulator.checker.violations import ViolationKind
@@ -97,6 +97,8 @@ class Player:
         self.ticks = Ticks()
         self._process: Process | None = None
         self._nudge: Nudge | None = None
+        self._quiet_ids: int | None = None
+        """How many ids the last tick used, where it only found nothing to do; None where it did more."""
         self._stays = self._keys.runner == "daemon"
         self._before: StoryTotals = totals_of(world)
         self._plan_events()
@@ -169,6 +171,10 @@ class Player:
     def _tick(self, due: _Due) -> None:
         process = self._process
         assert process is not None
+        if self._stands(process):
+            self._pass_over(process, due)
+            return
+        self._quiet_ids = None
         crashes, ids = self.crashes, self.stage.ids
         nudge, self._nudge = process.nudge(), None
         if self._stays:
@@ -187,30 +193,57 @@ class Player:
             self._round()
         process.finish(report)
         waits = report.spots_open or report.due_at is not None or due.tick != due.grid
-        if report.quiet and not waits and not self._keys.faults:
-            self._pass_over(process, due, self.stage.ids - ids)
+        if report.quiet and report.held and not waits and self._stays and not self._keys.faults:
+            self._quiet_ids = self.stage.ids - ids
+            self._pass_over(process, due)
 
-    def _pass_over(self, process: Process, due: _Due, ids: int) -> None:
-        """The ticks that come before anything happens, and before an answer of the last one may change: they
-        say what it said, use as many ids, and leave no more behind than that they looked."""
-        still = process.still()
-        world, nudged = self.stage.world, self._nudge is not None and self._nudge.due_at() < inf
-        if still is None or nudged or world.incidents.mail.arrived or self._trouble.crash:
+    def _stands(self, process: Process) -> bool:
+        """Whether the tick that is due now only says what the last one said: what happened since changed
+        nothing that it would see."""
+        if self._quiet_ids is None or self.stage.world.inventory.changed or self._disturbed:
+            return False
+        snapshot = process.look()
+        if not process.sees_again(snapshot):
+            return False
+        now = self.clock.now()
+        still = process.still(now, self._keys.tick_sec)
+        if still is None or int(now) >= still.until or not still.seen_in(snapshot):
+            return False
+        self._repeat(still, now)
+        self._nudge = process.nudge()
+        process.stand()
+        return True
+
+    def _pass_over(self, process: Process, due: _Due) -> None:
+        """The ticks that come before anything happens, and before an answer of the last one may change."""
+        until = min(self.stage.world.timeline.next_at, self.clock.next_at, self._end)
+        if due.grid >= until or self._disturbed:
             return
-        until = min(world.timeline.next_at, self.clock.next_at, self._end)
-        ticks = 0
-        while due.grid < until and int(due.grid) < still.until:
-            says = narrate.tick_of(still.decision_at(int(due.grid)))
-            self._said.append(Said(story_time(due.grid - self._start), says))
+        still = process.still(due.grid, self._keys.tick_sec)
+        passed = False
+        while still is not None and due.grid < until and int(due.grid) < still.until:
             self._pass_to(due.grid)
-            due.grid += self._keys.tick_sec
-            ticks += 1
-        if ticks:
-            self.ticks.made += ticks
-            self.ticks.passed_over += ticks
-            due.tick = due.grid
-            self.stage.ids += ticks * ids
+            self._repeat(still, due.grid)
+            due.tick = due.grid = due.grid + self._keys.tick_sec
+            passed = True
+        if passed:
             process.stand()
+
+    @property
+    def _disturbed(self) -> bool:
+        """Whether something waits for a tick that is not in what it sees."""
+        if self._nudge is not None and self._nudge.due_at() < inf:
+            return True
+        trouble = self._trouble.crash or self._trouble.gone
+        return bool(self.stage.world.incidents.mail.arrived or trouble)
+
+    def _repeat(self, still: Still, at: float) -> None:
+        """A tick that says what the last one said, uses as many ids, and leaves no more behind than that it
+        looked."""
+        self._said.append(Said(story_time(at - self._start), narrate.tick_of(still.decision_at(int(at)))))
+        self.stage.ids += self._quiet_ids or 0
+        self.ticks.made += 1
+        self.ticks.passed_over += 1
 
     def _round(self) -> None:
         assert self._process is not None

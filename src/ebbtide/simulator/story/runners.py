@@ -14,11 +14,11 @@ from heapq import heappop, heappush
 from math import inf
 
 from ebbtide.engine.loop import Nudge, fail_if_blind, for_a_daemon, run_once
-from ebbtide.engine.ports import Ports
+from ebbtide.engine.ports import Ports, observe
 from ebbtide.engine.scale_to_zero.scaling import RoundReport, Scaling, ScalingPorts
 from ebbtide.engine.steady import Steady, Still
 from ebbtide.engine.tick import TickReport, tick
-from ebbtide.model.record import CLUSTER_LEASE
+from ebbtide.model.record import CLUSTER_LEASE, changed
 from ebbtide.model.settings import STEP_SECONDS, Settings
 from ebbtide.model.snapshot import Snapshot
 from ebbtide.simulator.faults.catalogue import RandomPlan
@@ -129,16 +129,28 @@ class Process:
             return tick(self._ports, self._settings, self.owner, deadline, keeps_lease=True)
         return run_once(self._ports, self._settings, self.owner, deadline)
 
-    def still(self) -> Still | None:
-        """What the next ticks do where nothing happens meanwhile; None where that is not known, as where
-        policies have a say or calls may fail. A forecast may ask for something else with its next step."""
-        thinking = self._ports.thinking
+    def still(self, at: float, seconds: float) -> Still | None:
+        """What the tick of that time does, and those that follow every so many seconds, where nothing happens
+        before; None where that is not known, as where policies have a say or calls may fail. A forecast may
+        ask for something else with its next step."""
+        thinking, record = self._ports.thinking, self._stage.checker.record
         sound = self.scaling is None and not self._stage.world.rules.call_seconds
-        still = thinking.still() if sound and self._stays and isinstance(thinking, Steady) else None
+        if not sound or not self._stays or not isinstance(thinking, Steady) or record is None:
+            return None
+        still = thinking.still(record, int(at), seconds)
         if still is None or not self._settings.forecast.enabled:
             return still
-        step = self._ports.clock.now() // STEP_SECONDS
+        step = record.ticked_at // STEP_SECONDS
         return replace(still, until=min(still.until, (step + 1) * STEP_SECONDS))
+
+    def look(self) -> Snapshot:
+        """What a tick of now would see."""
+        return observe(self._ports, self._settings)
+
+    def sees_again(self, snapshot: Snapshot) -> bool:
+        """Whether the last tick saw the same, as far as is known without asking what it made of it."""
+        thinking = self._ports.thinking
+        return isinstance(thinking, Steady) and thinking.sees_again(snapshot)
 
     def computed(self) -> bool:
         """Whether the decision of the last tick was computed, and not that of a tick before used again."""
@@ -147,9 +159,10 @@ class Process:
 
     def stand(self) -> None:
         """Leave behind what a tick of now would that sees what the last one saw."""
-        store = self._ports.store
+        store, record = self._ports.store, self._stage.checker.record
+        assert record is not None, "the last tick wrote it"
         lease = store.acquire(CLUSTER_LEASE, self.owner, self._settings.lock_ttl_seconds)
-        store.write(replace(store.load(), ticked_at=int(self._ports.clock.now())), lease)
+        store.write(changed(record, ticked_at=int(self._ports.clock.now())), lease)
 
     def finish(self, report: TickReport) -> None:
         """A Lambda that could not see its cluster or cloud fails."""

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from math import log
+from math import inf, log
 from typing import Any
 
 from ebbtide.config import Config
@@ -34,6 +34,8 @@ from ebbtide.simulator.tuning.search import (
 LEARN_SHARE = 2 / 3
 LEAST_SECONDS = 3 * 3600
 DAY_SECONDS = 86_400
+SLACK = 1e-9
+"""Of shares that are compared: they are computed from decimal numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,18 +246,20 @@ class Tuning:
 
     def holds(self, lines: Lines) -> bool:
         """Whether the limit of cost is kept in each half of what was learned on, played by itself. What wins
-        on the whole may cost in a quiet half what it saves in a busy one, and a quiet time may follow."""
+        on the whole may cost in a quiet half what it saves in a busy one, and a quiet time may follow. With
+        less than a day to learn on, what follows was never seen: it may be as far from the worse half as the
+        halves are from each other."""
         halves = self._parts.halves
         works = [
             Work(half, self._name, self.space.candidate(one), 1) for one in ({}, lines) for half in halves
         ]
         self._tell(HALVES, 0, len(works))
         runs = self._sweep.play(works)
-        limit = 1 + self._asked.cost_limit
-        both = zip(runs[: len(halves)], runs[len(halves) :], strict=True)
-        return all(
-            not tried.violations and float(tried.cost) <= float(today.cost) * limit for today, tried in both
-        )
+        both = list(zip(runs[: len(halves)], runs[len(halves) :], strict=True))
+        more = [_more(tried, today) for today, tried in both]
+        unseen = max(more) - min(more) if self._parts.learn_seconds < DAY_SECONDS else 0.0
+        safe = not any(tried.violations for _, tried in both)
+        return safe and max(more) + unseen <= self._asked.cost_limit + SLACK
 
     def judged(self, lines: Lines, front: Sequence[Tried], tried: int) -> Tuned:
         fronts = [self.space.lines(one.point) for one in front]
@@ -293,6 +297,14 @@ class Tuning:
     def _today(self, key: str) -> Any:
         settings: Mapping[str, Any] = self.space.recorded
         return [] if key == HEADROOM else self.space.in_force(settings, key)
+
+
+def _more(tried: Run, today: Run) -> float:
+    """How much more it costs than today, as a share of that."""
+    cost, of = float(tried.cost), float(today.cost)
+    if not of:
+        return inf if cost else 0.0
+    return cost / of - 1
 
 
 def _distinct(several: Sequence[Lines]) -> list[Lines]:

@@ -24,7 +24,7 @@ Event = tuple[float, int, str, str]
 
 
 class VirtualClock:
-    """Seconds since an epoch of its own. `on_move` is told of every move, so a world can follow."""
+    """Seconds since an epoch of its own. `on_move` is called for every move, so a world can follow."""
 
     def __init__(self, now: float = 0.0) -> None:
         self._now = float(now)

@@ -9,7 +9,7 @@ of Kubernetes does by default; one with a soft taint only where there is no othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from heapq import heapify, heappop, heappush
 
 from ebbtide.core.nodes.fit import Placement
@@ -20,7 +20,7 @@ from ebbtide.simulator.world.clock import Timeline
 
 _Space = tuple[bool, int, str]
 """Whether it has a soft taint, less its free CPU, and its name: the scheduler takes the least first."""
-OF_NODES = ("workers", "unready_workers", "signed_workers", "node_named")
+OF_NODES = ("workers", "ready_names", "unready_workers", "signed_workers", "node_named")
 """What a view derives from nodes alone."""
 OF_PODS = ("pods_on", "loads", "waiting_pods", "unplaced_pods", "placed_count", "empty_workers")
 """What it derives from pods, where no node changed either."""
@@ -41,6 +41,7 @@ class Inventory:
         self._followers: list[set[str]] = []
         self._stale = self.follow()
         self._loads: dict[str, Load] = {}
+        self._pods_on: dict[str, tuple[Pod, ...]] = {}
         self._changed = self._nodes_changed = True
         self._view = ClusterView()
         self.nodes_version = 0
@@ -81,7 +82,18 @@ class Inventory:
 
     def on(self, node_name: str) -> tuple[Pod, ...]:
         """All pods of a node, the finished among them, oldest first."""
-        return tuple(pod for _, pod in sorted(self._on.get(node_name, {}).items()))
+        there = self._on.get(node_name, {})
+        return tuple(map(there.__getitem__, sorted(there)))
+
+    @property
+    def changed(self) -> bool:
+        """Whether there are other nodes or pods than in the last view."""
+        return self._changed
+
+    @property
+    def placed(self) -> int:
+        """How many pods have a node, the finished among them."""
+        return sum(map(len, self._on.values()))
 
     def view(self, budgets: tuple[Budget, ...]) -> ClusterView:
         if self._changed or budgets is not self._view.budgets:
@@ -100,8 +112,8 @@ class Inventory:
         if not self._changed:
             kept = (*kept, *OF_PODS)
         else:
-            loads = vars(view)["loads"] = self._fresh_loads()
-            vars(view)["pods_on"] = {name: load.pods for name, load in loads.items()}
+            self._refresh_loads()
+            vars(view).update(loads=dict(self._loads), pods_on=dict(self._pods_on))
             waiting = tuple(pod for _, pod in sorted(self.waiting.items()))
             vars(view)["waiting_pods"] = vars(view)["unplaced_pods"] = waiting
             empty = (node.uid for name in self.empty_since if (node := self.nodes[name]).worker)
@@ -113,15 +125,15 @@ class Inventory:
     def pending_pod_seconds(self) -> float:
         return self.waited_seconds + len(self.waiting) * (self._timeline.now - self._waiting_since)
 
-    def _fresh_loads(self) -> Mapping[str, Load]:
+    def _refresh_loads(self) -> None:
         for name in sorted(self._stale):
             pods = tuple(pod for pod in self.on(name) if not pod.finished)
             if pods:
-                self._loads[name] = Load(pods)
+                self._loads[name], self._pods_on[name] = Load(pods), pods
             else:
                 self._loads.pop(name, None)
+                self._pods_on.pop(name, None)
         self._stale.clear()
-        return dict(self._loads)
 
     def _leave(self, pod: Pod) -> None:
         there = self._on.get(pod.node_name)

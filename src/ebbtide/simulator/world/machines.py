@@ -56,7 +56,7 @@ class CloudBook:
     machines: dict[str, Machine] = field(default_factory=dict)
     id_of_key: dict[str, str] = field(default_factory=dict)
     capacity: dict[str, int] = field(default_factory=dict)
-    """How many more of `zone/market/type` can be had; no entry means plenty."""
+    """How many more of `zone/market/type` are available; no entry means plenty."""
     closed_zones: list[str] = field(default_factory=list)
     pools: dict[str, Pool] = field(default_factory=dict)
     addresses: list[str] = field(default_factory=list)

@@ -183,9 +183,9 @@ class NodeUsage:
         self.rules = rules
         self._stale = inventory.follow()
         self._fraction: dict[str, float] = {}
-        self._last: tuple[list[str], float | None, frozenset[str]] | None = None
+        self._last: tuple[tuple[str, ...], float | None, frozenset[str]] | None = None
         self.told: float | None = None
-        """What every node that answers is said to use, whatever its pods do."""
+        """The CPU use that every node which answers reports, whatever its pods do."""
 
     def average(self, node_names: Sequence[str]) -> float | None:
         """The mean of the CPU shares of those that can be measured; None when none can."""
@@ -198,10 +198,15 @@ class NodeUsage:
     def _look(self, node_names: Sequence[str]) -> tuple[float | None, frozenset[str]]:
         """Kept while nothing changed on any node."""
         self._forget_stale()
-        if self._last is None or self._last[0] != list(node_names):
-            shares = {name: share for name in node_names if (share := self.of(name)) is not None}
-            value = sum(shares.values()) / len(shares) if shares else None
-            self._last = (list(node_names), value, frozenset(shares))
+        names = tuple(node_names)
+        if self._last is None or self._last[0] != names:
+            shares: list[float | None] = [self._fraction.get(name) for name in names]
+            if None in shares:
+                shares = [self.of(name) for name in names]
+            measured = [share for share in shares if share is not None]
+            value = sum(measured) / len(measured) if measured else None
+            sampled = (name for name, share in zip(names, shares, strict=True) if share is not None)
+            self._last = (names, value, frozenset(names if len(measured) == len(names) else sampled))
         return self._last[1], self._last[2]
 
     def of(self, node_name: str) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ebbtide.core.nodes.room import refused_by_node, room_of
-from ebbtide.model.pod import Pod, PodPhase
+from ebbtide.model.pod import Pod, PodPhase, changed
 from ebbtide.model.snapshot import Node
 from ebbtide.simulator.world.clock import Timeline
 from ebbtide.simulator.world.inventory import Inventory, Scheduler
@@ -91,7 +91,7 @@ class Pods:
         spec, number = workload.spec, self._timeline.number()
         workload.made += 1
         suffix = node_name if spec.kind.per_node else str(workload.made if ordinal is None else ordinal)
-        pod = replace(
+        pod = changed(
             spec.template,
             name=f"{spec.template.name}-{suffix}",
             uid=f"pod-{number:09d}",
@@ -137,7 +137,7 @@ class Pods:
             self.remove(uid)
             return
         ends_at = int(self._timeline.now + grace_seconds)
-        self._inventory.put_pod(replace(pod, terminating=True, ready=False, ends_at=ends_at))
+        self._inventory.put_pod(changed(pod, terminating=True, ready=False, ends_at=ends_at))
         stop_seconds = self.workload_of(uid).spec.stop_seconds
         self._timeline.after(min(stop_seconds, grace_seconds), "end", uid)
 
@@ -158,7 +158,7 @@ class Pods:
             self.workload_of(pod.uid).ready += 1
         elif not ready:
             self._leave_ready(pod)
-        self._inventory.put_pod(replace(pod, ready=ready))
+        self._inventory.put_pod(changed(pod, ready=ready))
 
     def awaken(self, node_name: str) -> None:
         """The node answers (again): what was to start or end there does so now."""
@@ -183,7 +183,7 @@ class Pods:
         if self.works(bound.node_name):
             self._start(bound.uid)
         else:
-            self._inventory.put_pod(replace(bound, phase=PodPhase.RUNNING, ready=False))
+            self._inventory.put_pod(changed(bound, phase=PodPhase.RUNNING, ready=False))
 
     def place_all(self) -> None:
         """Let the scheduler look now, and not a moment later."""
@@ -203,11 +203,11 @@ class Pods:
         self._made_at.clear()
 
     def _bind(self, pod: Pod, node_name: str) -> Pod:
-        bound = replace(pod, node_name=node_name)
+        bound = changed(pod, node_name=node_name)
         for name in pod.volumes:
             volume = self.book.volumes[name]
             volume.zone = volume.zone or self._inventory.nodes[node_name].zone
-            bound = replace(bound, scheduling=replace(bound.scheduling, volume_zones=(volume.zone,)))
+            bound = changed(bound, scheduling=replace(bound.scheduling, volume_zones=(volume.zone,)))
         self._inventory.put_pod(bound)
         self._timeline.after(self.workload_of(pod.uid).spec.start_seconds, "start", pod.uid)
         return bound
@@ -226,7 +226,7 @@ class Pods:
             return
         workload = self.workload_of(uid)
         workload.ready += 1
-        self._inventory.put_pod(replace(pod, phase=PodPhase.RUNNING, ready=True))
+        self._inventory.put_pod(changed(pod, phase=PodPhase.RUNNING, ready=True))
         if uid in self._unplaced:
             self.waits.append(self._timeline.now - self._unplaced.pop(uid))
         spec = workload.spec
@@ -246,7 +246,7 @@ class Pods:
         workload.wanted = max(workload.wanted - 1, 0)
         self._leave_ready(pod)
         self.members[workload.spec.key].pop(uid, None)
-        self._inventory.put_pod(replace(pod, phase=PodPhase.SUCCEEDED, ready=False))
+        self._inventory.put_pod(changed(pod, phase=PodPhase.SUCCEEDED, ready=False))
         self._timeline.after(120.0, "end", uid)
         self.reschedule()
 
@@ -258,7 +258,7 @@ class Pods:
         name = f"pvc-{pod.namespace}-{pod.name}"
         zone = self.book.volumes.setdefault(name, Volume()).zone
         scheduling = replace(pod.scheduling, volume_zones=(zone,) if zone else ())
-        return replace(pod, volumes=(name,), scheduling=scheduling)
+        return changed(pod, volumes=(name,), scheduling=scheduling)
 
     def _attach(self, name: str, node_name: str) -> bool:
         volume, node = self.book.volumes[name], self._inventory.nodes[node_name]

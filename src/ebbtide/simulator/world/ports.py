@@ -1,17 +1,16 @@
-"""The ports of `ebbtide.ports`, for a simulated world: cluster, cloud and metrics, Deployments and
-StatefulSets as `Workloads`, what they do as `Signals`, and a Service for each.
+"""The ports of `ebbtide.ports` for a simulated world: cluster, cloud, metrics, workloads, signals and
+Services.
 
     clock = VirtualClock(0)
     cluster, cloud = SimCluster(world, clock), SimCloud(world, clock)
 
 Every call first lets the world catch up with the clock, and takes `Rules.call_seconds` of it.
 
-Deployments and StatefulSets of a simulated world as `Workloads`, what they do as `Signals`, and a Service
-for each, of its name, with gates that stand in for it. Scaling changes how many pods the simulated
-controller keeps, so pods really end and nodes really empty. A workload whose demand moves by itself is
-scaled by somebody else: it shows an autoscaler.
+Scaling changes how many pods the simulated controller keeps, so pods really end and nodes really empty. A
+workload whose demand changes by itself shows an autoscaler. Each workload has a Service of its name, for
+which gates can stand in.
 
-Signals are asked for by these queries, with the key of a workload; anything else is unknown:
+Signals are these queries, with the key of a workload; anything else is unknown:
 
     requests{workload="default/web"}    requests a second, as `WorkloadSpec.requests` says
     cpu{workload="default/web"}         cores that its running pods use

@@ -1,15 +1,14 @@
-"""How the simulated cloud and cluster behave (times, chances and ill manners), and how many pods a workload
-wants as time goes by: steady, day and night, bursts, batches, or recorded. Plain, frozen values.
+"""How the simulated cloud and cluster behave (times, chances, faults), and how many pods a workload wants
+over time: steady, day and night, bursts, batches, or recorded. Plain, frozen values.
 
-How many pods a workload wants as time goes by: steady, day and night, bursts, batches, or recorded. A
-recording is a CSV file with a header line:
+A recording is a CSV file with a header line:
 
     seconds,replicas,workload
     0,10,web
     3600,25,web
 
-`seconds` counts from the start of the simulation and must not go back within a workload; `replicas`
-holds until the next line. If `workload` is left out, the line is for the workload `web`.
+`seconds` counts from the start of the simulation and must not go back within a workload. `replicas` holds
+until the next line. Without `workload`, the line is for the workload `web`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ clusters are made of: node types with prices, pools, and everyday workloads.
     view = world.view()
 
 Deterministic: the same seed and the same calls give the same history. Time is never taken from
-outside. `witnesses` are told of every act of an autoscaler just before it takes effect.
+outside. `witnesses` are called for every act of an autoscaler just before it takes effect.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ import msgspec
 
 from ebbtide import typed
 from ebbtide.collector import collector_paused
-from ebbtide.errors import UNREADABLE, StoreUnusable, Usage
+from ebbtide.errors import UNREADABLE, StoreCause, StoreUnusable, Usage
 from ebbtide.model.idle import SECONDS_PER_HOUR, IdleState, LedgerDay
 from ebbtide.model.log import LogEntry
 from ebbtide.model.policy import Policy
@@ -142,8 +142,9 @@ class Bodies(Generic[T]):
             return self._decoder.decode(body)
         except (*UNREADABLE, UnicodeError) as error:
             raise StoreUnusable(
+                StoreCause.CORRUPT,
                 f"a {self._kind} cannot be read ({error}) in {body[:120]!r}: it was left as it is; "
-                "run the newer version of Ebbtide if one wrote it, or restore it from a backup"
+                "run the newer version of Ebbtide if one wrote it, or restore it from a backup",
             ) from error
 
     def read_all(self, bodies: Collection[str]) -> list[T]:

@@ -1,18 +1,16 @@
-"""The record as an item, with the attribute names that every store keeps, and log entries, whose data is one
-block of bytes; each with the way back.
+"""The record and log entries as items of a store, and back.
 
-The names are a contract with every reader of the table. An item that lacks what we added (written by
-hand, or by another tool of the same contract) is read as far as it goes; one of a newer format is
-refused. `scalingInProgress` is written from the operations, and where it says otherwise the operations count.
+The attribute names are a contract with every reader of the table. Attributes that we added may be missing,
+if a person or another tool wrote the item. An item of a newer format is refused. `scalingInProgress` is
+derived from the operations; if it contradicts them, the operations count.
 
-Format 1 holds one operation; format 2 is written only while there is more to say than that (both lanes
-open, or a removal set aside), format 3 only while a node is replaced (a removal that waits for a launch), so
-a version that knows only format 1 can continue as soon as there is neither.
+Format 1 holds one operation. Format 2 is written only while that is not enough (both lanes open, or a
+removal set aside), format 3 only while a removal waits for its replacement. So a version that knows only
+format 1 can continue as soon as neither is the case.
 
-Log entries as stores keep them: the data of an entry is one block of bytes. Small data is plain JSON, so a
-person can read it in the table; larger data is compressed. The first byte tells them apart: `{` for JSON,
-anything else for zlib. An entry whose kind this version does not know (a newer one wrote it) is skipped when
-reading.
+The data of a log entry is one block of bytes: JSON if it is small, so it is readable in the table, else
+zlib. The first byte tells them apart (`{` is JSON). Entries of unknown kinds are skipped when reading: a
+newer version wrote them.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from ebbtide.adapters.stores.codec.operations import (
     removing_from_item,
     slot_to_item,
 )
-from ebbtide.errors import UNREADABLE, NewerRecord, StoreUnusable
+from ebbtide.errors import UNREADABLE, NewerRecord, StoreCause, StoreUnusable
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import Spot
 from ebbtide.model.pool import HeadroomSeen
@@ -80,7 +78,8 @@ def unpack(block: bytes, entry_id: str) -> dict[str, object]:
         return _decoder.decode(block if block[:1] == b"{" else zlib.decompress(block))
     except (zlib.error, *UNREADABLE) as error:
         raise StoreUnusable(
-            f"the data of log entry {entry_id!r} cannot be read ({error}): restore it from a backup"
+            StoreCause.CORRUPT,
+            f"the data of log entry {entry_id!r} cannot be read ({error}): restore it from a backup",
         ) from error
 
 
@@ -220,8 +219,9 @@ def from_item(item: Mapping[str, Any], cluster: str) -> Record:
         record = _read(item, cluster)
     except (msgspec.ValidationError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise StoreUnusable(
+            StoreCause.CORRUPT,
             f"the record of cluster {cluster!r} cannot be read ({error}): it was left as it is; "
-            "restore it from a backup, or move it away to start empty"
+            "restore it from a backup, or move it away to start empty",
         ) from error
     found = tuple(_contradictions(item, record))
     return replace(record, contradictions=found) if found else record

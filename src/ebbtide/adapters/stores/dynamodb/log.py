@@ -17,7 +17,7 @@ from typing import Any
 from ebbtide.adapters.stores.codec.record import KEPT_FOR_GOOD, KNOWN_KINDS, LARGE_KINDS, pack, unpack
 from ebbtide.adapters.stores.dynamodb.record import Wire, from_wire_item, to_wire, to_wire_item
 from ebbtide.adapters.stores.dynamodb.tables import BY_KIND, BY_SUBJECT, TTL_ATTRIBUTE
-from ebbtide.errors import StoreUnusable
+from ebbtide.errors import StoreCause, StoreUnusable
 from ebbtide.model.log import LogEntry, LogKind
 
 INLINE_BYTES = 4 * 1024
@@ -174,7 +174,8 @@ class DynamoLog:
         block = b"".join(parts)
         if len(block) != head["dataBytes"]:
             raise StoreUnusable(
-                f"the data of log entry {head['sk']!r} is incomplete in {self._table}: restore the table"
+                StoreCause.CORRUPT,
+                f"the data of log entry {head['sk']!r} is incomplete in {self._table}: restore the table",
             )
         return block
 

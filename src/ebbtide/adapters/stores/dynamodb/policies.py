@@ -30,7 +30,15 @@ from ebbtide.adapters.stores.dynamodb.policy_table import (
 from ebbtide.adapters.stores.dynamodb.record import from_wire_item
 from ebbtide.adapters.stores.dynamodb.tables import TTL_ATTRIBUTE, ConditionFailed, Tables
 from ebbtide.adapters.stores.guards import repeat
-from ebbtide.errors import Conflict, EbbtideError, StoreUnusable, TargetTaken, Throttled, Unanswered
+from ebbtide.errors import (
+    Conflict,
+    EbbtideError,
+    StoreCause,
+    StoreUnusable,
+    TargetTaken,
+    Throttled,
+    Unanswered,
+)
 from ebbtide.model.idle import Days, IdleState, LedgerDay, Once
 from ebbtide.model.log import Entries, LogEntry
 from ebbtide.model.policy import Policy
@@ -294,8 +302,9 @@ class DynamoPolicies:
             if item.get("id") == policy_id:
                 return item
         raise StoreUnusable(
+            StoreCause.CORRUPT,
             f"the table of policies says that {policy_id} is named {pointer['name']!r}, but it is not there: "
-            "nothing was touched; restore the table to a moment when it was"
+            "nothing was touched; restore the table to a moment when it was",
         )
 
     def _item_named(self, name: str) -> Item:

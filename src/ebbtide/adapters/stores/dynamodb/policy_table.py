@@ -1,8 +1,7 @@
-"""The table of policies on DynamoDB: its keys, how its items are read and written, which enabled policy has
-which target, and the ledger, one item for each policy and month.
+"""The DynamoDB table of policies: its keys, its items, the targets of enabled policies, and the ledger.
 
-A table of its own, because policies must be listed and a list that is consistent needs a sort key, which the
-state table lacks (an index on it would lag behind), and because a log may be emptied and policies may not.
+It is a table of its own because a consistent list needs a sort key, which the state table lacks (an index
+would lag behind), and because a log may be emptied and policies may not.
 
     pk                      sk        holds
     policies#CLUSTER        NAME      the policy; its key makes the name unique and the list sorted
@@ -13,14 +12,12 @@ state table lacks (an index on it would lag behind), and because a log may be em
     once#CLUSTER#SHARD      KEY       a value that counts once, until `expiresEpoch`
     targets#CLUSTER         SHARD     which enabled policy has which target
 
-The ledger on DynamoDB: one item for each policy and month, with its days in it. It is read, added to and
-written back under the condition that it did not change meanwhile. That keeps the sums exact, whatever their
-digits, and lets a write of many months of days be one transaction.
+A month of the ledger is read, added to and written back on the condition that it did not change. This
+keeps the sums exact, and one transaction can write many months.
 
-Which enabled policy has which target, on DynamoDB. A policy may have a hundred workloads and a transaction
-holds a hundred items, so targets are gathered in a few items, each a JSON object from target to policy id.
-An item is read, changed and written back under the condition that it did not change meanwhile, in the
-transaction that writes the policy: of two writers one is refused.
+A policy may have a hundred workloads, and a transaction holds a hundred items. So targets share a few
+items, each a JSON object from target to policy id, written on the same condition in the transaction that
+writes the policy: of two concurrent writers, one is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +38,7 @@ from ebbtide.adapters.stores.dynamodb.log import DynamoLog
 from ebbtide.adapters.stores.dynamodb.record import Wire, from_wire_item, to_wire, to_wire_item, transact
 from ebbtide.adapters.stores.dynamodb.tables import Tables, translated
 from ebbtide.adapters.stores.guards import repeat, target_refusal
-from ebbtide.errors import UNREADABLE, StoreUnusable
+from ebbtide.errors import UNREADABLE, StoreCause, StoreUnusable
 from ebbtide.model.idle import LedgerDay
 from ebbtide.model.log import LogEntry
 from ebbtide.model.policy import Policy
@@ -275,8 +272,9 @@ def _read(body: str, policy_id: str) -> tuple[LedgerDay, ...]:
         return _decoder.decode(body)
     except UNREADABLE as error:
         raise StoreUnusable(
+            StoreCause.CORRUPT,
             f"the ledger of policy {policy_id} cannot be read ({error}): it was left as it is; "
-            "restore it from a backup, or run `ebbtide savings rebuild`"
+            "restore it from a backup, or run `ebbtide savings rebuild`",
         ) from error
 
 
@@ -342,6 +340,7 @@ def _claims(body: str) -> dict[str, str]:
         return typed.decode(body, dict[str, str])
     except UNREADABLE as error:
         raise StoreUnusable(
+            StoreCause.CORRUPT,
             f"the targets of the policies cannot be read ({error}): they were left as they are; restore the "
-            "table from a backup"
+            "table from a backup",
         ) from error

@@ -120,6 +120,7 @@ class DynamoStore:
         item = self._ask(lambda: self._read(self._key))
         if not item:
             return Record(cluster=self._cluster)
+        # A runner that died after its write left log entries behind.
         if OUTBOX in item:
             self._flush([to_wire_item(head) for head in item[OUTBOX]], item["nonce"])
         return from_item(item, self._cluster)
@@ -227,6 +228,7 @@ class DynamoStore:
         was outwaited."""
         kept = replace(lease, token=held.token)
         change = keep_lease(kept, self._expires(kept))
+        # A lease whose end is far ahead may come from a wrong clock.
         if held.owner != lease.owner:
             if not self._outwaiting.is_over(lease.name, held, now):
                 raise held_by_another(lease.name, held, now)

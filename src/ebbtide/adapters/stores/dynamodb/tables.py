@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ebbtide.errors import Conflict, EbbtideError, Retryable, StoreUnusable, Throttled, Unanswered
+from ebbtide.errors import Conflict, EbbtideError, Retryable, StoreCause, StoreUnusable, Throttled, Unanswered
 from ebbtide.extras import how_to_add
 from ebbtide.outgoing import guarded_aws, refusal_in
 
@@ -90,15 +90,21 @@ def _answered(response: Any, where: str, says: str) -> EbbtideError:
     if code in _BUSY:
         return Throttled(f"{where} is busy ({code}); nothing was done, try again later")
     if code == "ResourceNotFoundException":
-        return StoreUnusable(f"{where}: a table is missing: run `ebbtide db create`, or correct its name")
+        return StoreUnusable(
+            StoreCause.NOT_MADE, f"{where}: a table is missing: run `ebbtide db create`, or correct its name"
+        )
     if code in _NO_ACCESS:
         return StoreUnusable(
-            f"{where}: access is denied ({code}): check the credentials, and that their policy allows "
-            "GetItem, PutItem, UpdateItem, DeleteItem, ConditionCheckItem, Query, DescribeTable on the tables"
+            StoreCause.NO_RIGHTS,
+            f"{where}: access is denied ({code}): check the credentials, and that their policy "
+            "allows GetItem, PutItem, UpdateItem, DeleteItem, ConditionCheckItem, Query, DescribeTable on "
+            "the tables",
         )
     if response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= _SERVER_ERROR:
         return Unanswered(f"{where} failed ({code}): it may have been done")
-    return StoreUnusable(f"{where} refused ({says}): nothing was done; run `ebbtide db check`")
+    return StoreUnusable(
+        StoreCause.REFUSED, f"{where} refused ({says}): nothing was done; run `ebbtide db check`"
+    )
 
 
 def _cancelled(reasons: Any, where: str) -> EbbtideError:
@@ -109,25 +115,33 @@ def _cancelled(reasons: Any, where: str) -> EbbtideError:
     if _BUSY_REASONS.intersection(codes):
         return Throttled(f"{where} is busy with another transaction; nothing was done, try again later")
     said = "; ".join(reason.get("Message") or "" for reason in reasons if reason.get("Message"))
-    return StoreUnusable(f"{where} refused a transaction ({said or codes}): nothing was done")
+    return StoreUnusable(
+        StoreCause.REFUSED, f"{where} refused a transaction ({said or codes}): nothing was done"
+    )
 
 
 def _unanswered(error: Exception, where: str) -> EbbtideError:
     from botocore import exceptions
 
     if refused := refusal_in(error):
-        return StoreUnusable(f"{where}: {refused}: correct store.url")
+        return StoreUnusable(StoreCause.BAD_URL, f"{where}: {refused}: correct store.url")
     if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
-        return StoreUnusable(f"{where}: no AWS credentials were found: set AWS_PROFILE, or the key variables")
+        return StoreUnusable(
+            StoreCause.NO_CREDENTIALS,
+            f"{where}: no AWS credentials were found: set AWS_PROFILE, or the key variables",
+        )
     if isinstance(error, exceptions.NoRegionError):
-        return StoreUnusable(f"{where}: no AWS region is set: set AWS_REGION, or add ?region= to store.url")
+        return StoreUnusable(
+            StoreCause.NO_REGION,
+            f"{where}: no AWS region is set: set AWS_REGION, or add ?region= to store.url",
+        )
     if isinstance(error, exceptions.SSLError | exceptions.InvalidRegionError):
-        return StoreUnusable(f"{where}: {error}: correct store.url")
+        return StoreUnusable(StoreCause.BAD_URL, f"{where}: {error}: correct store.url")
     if isinstance(error, exceptions.EndpointConnectionError | exceptions.ConnectTimeoutError):
         return Retryable(f"{where} cannot be reached ({error}): check the network, region and endpoint")
     if isinstance(error, exceptions.HTTPClientError):
         return Unanswered(f"{where} did not answer ({error}): it may have been done")
-    return StoreUnusable(f"{where}: {error}: correct store.url or the AWS configuration")
+    return StoreUnusable(StoreCause.BAD_URL, f"{where}: {error}: correct store.url or the AWS configuration")
 
 
 DEFAULT_STATE_TABLE = "k3s-autoscaler-state"
@@ -165,7 +179,7 @@ def parse_tables(url: str, environ: Mapping[str, str] = os.environ) -> Tables:
     parts = urlsplit(url)
     asked = parse_qs(parts.query)
     if parts.scheme != "dynamodb" or not asked.keys() <= {"region", "endpoint"}:
-        raise StoreUnusable(f"store.url is not understood: write {FORM}")
+        raise StoreUnusable(StoreCause.BAD_URL, f"store.url is not understood: write {FORM}")
     return Tables(
         state=parts.netloc or environ.get("STATE_TABLE") or DEFAULT_STATE_TABLE,
         logs=parts.path.strip("/") or environ.get("LOGS_TABLE") or DEFAULT_LOGS_TABLE,
@@ -181,7 +195,7 @@ def make_client(tables: Tables) -> Any:
         from botocore.config import Config
     except ImportError as error:
         raise StoreUnusable(
-            f"boto3 is not installed; nothing was touched. Run: {how_to_add('aws')}"
+            StoreCause.NO_DRIVER, f"boto3 is not installed; nothing was touched. Run: {how_to_add('aws')}"
         ) from error
     config = Config(
         retries={"total_max_attempts": 1, "mode": "standard"},
@@ -200,7 +214,9 @@ def make_client(tables: Tables) -> Any:
                 config=config,
             )
         except ValueError as error:
-            raise StoreUnusable(f"store.url is not understood ({error}): write {FORM}") from error
+            raise StoreUnusable(
+                StoreCause.BAD_URL, f"store.url is not understood ({error}): write {FORM}"
+            ) from error
     return refuse_cut_answers(guarded_aws(client))
 
 
@@ -248,11 +264,15 @@ def _refuse_other(client: Any, tables: Tables, spec: dict[str, Any]) -> None:
     with translated(tables.where):
         found = client.describe_table(TableName=name)["Table"]
     if found["KeySchema"] != spec["KeySchema"]:
-        raise StoreUnusable(f"the table {name} has other keys than Ebbtide's: name another table")
+        raise StoreUnusable(
+            StoreCause.FOREIGN, f"the table {name} has other keys than Ebbtide's: name another table"
+        )
     indexes = {index["IndexName"] for index in found.get("LocalSecondaryIndexes", ())}
     wanted = {index["IndexName"] for index in spec.get("LocalSecondaryIndexes", ())}
     if not wanted <= indexes:
-        raise StoreUnusable(f"the table {name} lacks an index: make another with `ebbtide db create`")
+        raise StoreUnusable(
+            StoreCause.FOREIGN, f"the table {name} lacks an index: make another with `ebbtide db create`"
+        )
 
 
 def _create(client: Any, **spec: Any) -> bool:

@@ -1,18 +1,16 @@
-"""Opens the database of a store URL with the connection settings on which the store's promises rest, runs
-statements on the driver itself, and says what its errors mean to a caller.
+"""Connections to SQLite and PostgreSQL, statements on the driver itself, and the meaning of driver
+errors.
 
-SQLite: full sync, WAL where the file system allows it, and a refusal to start where two processes could
-write at once. PostgreSQL: time limits, so a frozen runner cannot hold a row forever.
-Connections are in autocommit; a caller that needs a transaction issues BEGIN.
+SQLite: full sync, WAL if the file system allows it, and a refusal to start if two processes could write at
+once. PostgreSQL: time limits, so a frozen runner cannot hold a row forever. Connections are in autocommit;
+a caller that needs a transaction issues BEGIN.
 
-What a database driver's error means to a caller, in one sentence with the next step. The split that matters:
-the database said no (nothing was done), it was never reached (nothing was done), or it did not say
-(`Unanswered`: it may have been done).
+An error is one of three: the database refused (nothing was done), it could not be reached (nothing was
+done), or it gave no answer (`Unanswered`: it may have been done). Each message has the next step.
 
-Runs the store's statements on the database driver itself. SQLAlchemy builds and compiles each statement
-once, and opens the connections. What it does around every single execution costs as much as the database
-does, so from there on the driver is asked directly. What is left to do is here: lend connections, drop one
-that failed, and turn errors into ours.
+SQLAlchemy opens connections, and builds and compiles each statement once. Its work per execution would
+cost as much as the database itself, so statements run on the driver directly. This module lends the
+connections and drops those that failed.
 """
 
 from __future__ import annotations
@@ -32,29 +30,53 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.sql import ClauseElement
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from ebbtide.errors import EbbtideError, Retryable, StoreUnusable, Unanswered
+from ebbtide.errors import EbbtideError, Retryable, StoreCause, StoreUnusable, Unanswered
 from ebbtide.extras import how_to_add
 
 _SQLITE_UNUSABLE = {
-    "SQLITE_FULL": "the disk is full: free some space and try again",
-    "SQLITE_READONLY": "it cannot be written to: give this user the right to write the file and its folder",
-    "SQLITE_CANTOPEN": "it cannot be opened: create its folder and give this user the right to write there",
-    "SQLITE_PERM": "access is denied: give this user the right to read and write it",
-    "SQLITE_AUTH": "access is denied: give this user the right to read and write it",
-    "SQLITE_NOTADB": "it is not a SQLite file, and was left as it is; name another file, or move it away",
-    "SQLITE_CORRUPT": "it is corrupt: it was left as it is; restore it from a backup, or move it away",
+    "SQLITE_FULL": (StoreCause.DISK_FULL, "the disk is full: free some space and try again"),
+    "SQLITE_READONLY": (
+        StoreCause.NOT_WRITABLE,
+        "it cannot be written to: give this user the right to write the file and its folder",
+    ),
+    "SQLITE_CANTOPEN": (
+        StoreCause.NO_FOLDER,
+        "it cannot be opened: create its folder and give this user the right to write there",
+    ),
+    "SQLITE_PERM": (StoreCause.NO_RIGHTS, "access is denied: give this user the right to read and write it"),
+    "SQLITE_AUTH": (StoreCause.NO_RIGHTS, "access is denied: give this user the right to read and write it"),
+    "SQLITE_NOTADB": (
+        StoreCause.FOREIGN,
+        "it is not a SQLite file, and was left as it is; name another file, or move it away",
+    ),
+    "SQLITE_CORRUPT": (
+        StoreCause.CORRUPT,
+        "it is corrupt: it was left as it is; restore it from a backup, or move it away",
+    ),
 }
 
 _POSTGRES_UNUSABLE = {
-    "42P01": "the tables of Ebbtide are missing: run `ebbtide db upgrade`",
-    "42703": "the tables of Ebbtide are too old: run `ebbtide db upgrade`",
-    "3F000": "the schema of the search path does not exist: create it, then run `ebbtide db upgrade`",
-    "42501": "this user lacks a right: grant SELECT, INSERT, UPDATE and DELETE on all tables of Ebbtide",
-    "25006": "the database is read-only: connect to the primary server, or end its read-only mode",
-    "53100": "the disk of the server is full: free some space there and try again",
-    "28P01": "user or password is wrong: correct store.url",
-    "28000": "the server refuses this user: correct store.url, or allow it in pg_hba.conf",
-    "3D000": "the database does not exist: create it, or correct store.url",
+    "42P01": (StoreCause.NOT_MADE, "the tables of Ebbtide are missing: run `ebbtide db upgrade`"),
+    "42703": (StoreCause.OLD_SCHEMA, "the tables of Ebbtide are too old: run `ebbtide db upgrade`"),
+    "3F000": (
+        StoreCause.NOT_MADE,
+        "the schema of the search path does not exist: create it, then run `ebbtide db upgrade`",
+    ),
+    "42501": (
+        StoreCause.NO_RIGHTS,
+        "this user lacks a right: grant SELECT, INSERT, UPDATE and DELETE on all tables of Ebbtide",
+    ),
+    "25006": (
+        StoreCause.READ_ONLY,
+        "the database is read-only: connect to the primary server, or end its read-only mode",
+    ),
+    "53100": (StoreCause.DISK_FULL, "the disk of the server is full: free some space there and try again"),
+    "28P01": (StoreCause.NO_CREDENTIALS, "user or password is wrong: correct store.url"),
+    "28000": (
+        StoreCause.NO_CREDENTIALS,
+        "the server refuses this user: correct store.url, or allow it in pg_hba.conf",
+    ),
+    "3D000": (StoreCause.NO_SUCH_DATABASE, "the database does not exist: create it, or correct store.url"),
 }
 
 _POSTGRES_LATER = {
@@ -69,10 +91,13 @@ _CONNECT_UNUSABLE = {
     "password authentication failed": _POSTGRES_UNUSABLE["28P01"],
     "no password supplied": _POSTGRES_UNUSABLE["28P01"],
     "no pg_hba.conf entry": _POSTGRES_UNUSABLE["28000"],
-    "does not exist": "the user or the database does not exist: create it, or correct store.url",
-    "resolve host": "its host name is not known: correct store.url",
-    "translate host name": "its host name is not known: correct store.url",
-    "invalid": "store.url is not understood by the driver: correct it",
+    "does not exist": (
+        StoreCause.NO_SUCH_DATABASE,
+        "the user or the database does not exist: create it, or correct store.url",
+    ),
+    "resolve host": (StoreCause.UNKNOWN_HOST, "its host name is not known: correct store.url"),
+    "translate host name": (StoreCause.UNKNOWN_HOST, "its host name is not known: correct store.url"),
+    "invalid": (StoreCause.BAD_URL, "store.url is not understood by the driver: correct it"),
 }
 
 
@@ -82,23 +107,25 @@ def translate(origin: BaseException | None, where: str, broken: bool) -> Ebbtide
         return _from_sqlite(origin, where)
     code = getattr(origin, "sqlstate", None) or ""
     if code in _POSTGRES_UNUSABLE:
-        return StoreUnusable(f"{where}: {_POSTGRES_UNUSABLE[code]}")
+        return _unusable(where, _POSTGRES_UNUSABLE[code])
     if code in _POSTGRES_LATER:
         return Retryable(f"{where}: {_POSTGRES_LATER[code]}; nothing was done, try again")
     if broken or code.startswith(("57P", "08")) or not code:
         return Unanswered(f"{where} did not answer ({_first_line(origin)}): it may have been done")
-    return StoreUnusable(f"{where} refused ({_first_line(origin)}): run `ebbtide db check`")
+    return StoreUnusable(
+        StoreCause.REFUSED, f"{where} refused ({_first_line(origin)}): run `ebbtide db check`"
+    )
 
 
 def translate_connect(origin: BaseException | None, where: str) -> EbbtideError:
     """For a connection that did not come about: nothing was done."""
     if isinstance(origin, sqlite3.Error):
         answer = _from_sqlite(origin, where)
-        return StoreUnusable(str(answer)) if isinstance(answer, Unanswered) else answer
+        return StoreUnusable(StoreCause.REFUSED, str(answer)) if isinstance(answer, Unanswered) else answer
     text = str(origin)
-    for phrase, says in _CONNECT_UNUSABLE.items():
+    for phrase, why in _CONNECT_UNUSABLE.items():
         if phrase in text:
-            return StoreUnusable(f"{where}: {says}")
+            return _unusable(where, why)
     return Retryable(
         f"{where} cannot be reached ({_first_line(origin)}): see that the server runs and store.url is right"
     )
@@ -106,16 +133,22 @@ def translate_connect(origin: BaseException | None, where: str) -> EbbtideError:
 
 def _from_sqlite(origin: sqlite3.Error, where: str) -> EbbtideError:
     name = getattr(origin, "sqlite_errorname", "")
-    for prefix, says in _SQLITE_UNUSABLE.items():
+    for prefix, why in _SQLITE_UNUSABLE.items():
         if name.startswith(prefix):
-            return StoreUnusable(f"{where}: {says}")
+            return _unusable(where, why)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return Retryable(f"{where} stayed locked by another process; nothing was done, try again")
     if "no such table" in str(origin) or "no such column" in str(origin):
         return StoreUnusable(
-            f"{where}: the tables of Ebbtide are missing or too old: run `ebbtide db upgrade`"
+            StoreCause.NOT_MADE,
+            f"{where}: the tables of Ebbtide are missing or too old: run `ebbtide db upgrade`",
         )
     return Unanswered(f"{where} failed ({origin}): it may have been done; look at the disk it is on")
+
+
+def _unusable(where: str, why: tuple[StoreCause, str]) -> StoreUnusable:
+    cause, says = why
+    return StoreUnusable(cause, f"{where}: {says}")
 
 
 def _first_line(origin: BaseException | None) -> str:
@@ -243,13 +276,15 @@ def parse(url: str) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
         raise StoreUnusable(
-            "store.url is no database URL: write sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+            StoreCause.BAD_URL,
+            "store.url is no database URL: write sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE",
         ) from error
     if parsed.drivername == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername not in ("sqlite", "postgresql+psycopg"):
         raise StoreUnusable(
-            f"store.url names {parsed.drivername!r}: use sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+            StoreCause.BAD_URL,
+            f"store.url names {parsed.drivername!r}: use sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE",
         )
     return parsed
 
@@ -272,7 +307,7 @@ def begins(url: URL) -> str:
 
 def sqlite_path(url: URL) -> Path:
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
-        raise StoreUnusable("store.url names no file: write sqlite:///FILE")
+        raise StoreUnusable(StoreCause.BAD_URL, "store.url names no file: write sqlite:///FILE")
     return Path(url.database)
 
 
@@ -313,7 +348,8 @@ def make_engine(url: URL) -> Engine:
         )
     except (ImportError, NoSuchModuleError) as error:
         raise StoreUnusable(
-            f"the PostgreSQL driver is not installed; nothing was touched. Run: {how_to_add('postgres')}"
+            StoreCause.NO_DRIVER,
+            f"the PostgreSQL driver is not installed; nothing was touched. Run: {how_to_add('postgres')}",
         ) from error
     if is_sqlite(url):
         sa.event.listen(engine, "connect", _set_pragmas)

@@ -1,15 +1,13 @@
-"""Makes a database ready: brings its tables to the version this code was written for, says how they stand,
-and refuses a SQLite file on which the store could not keep its promises.
+"""Tables of a database: create or upgrade them, check them, and refuse a SQLite file that is not safe to
+use.
 
-An upgrade is one transaction. A schema that is newer is accepted as long as its `readable_from` says that
-this version can live with it, so replicas can be upgraded one after another.
+An upgrade is one transaction. A newer schema is accepted if its `readable_from` allows this version, so
+replicas can be upgraded one after another.
 
-Refuses a SQLite file on which the store could not keep its promises, before anything is written. Locks
-between processes are what keeps two runners apart, so they are not assumed but tried: while this process
-holds the write lock, a second one must be turned away.
-
-The file is looked at through SQLite alone. To open and close it in any other way would drop every lock that
-this process has on it, by the rules of POSIX, and let others write over what we are reading.
+A SQLite file is checked before anything is written to it. Two runners are kept apart by its locks, so the
+locks are tested: while this process holds the write lock, a second one must be refused. The file is opened
+only through SQLite: closing it in any other way would drop all locks of this process (POSIX), and others
+could overwrite what we are reading.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from ebbtide.adapters.stores.sql.engine import (
     transaction,
 )
 from ebbtide.adapters.stores.sql.schema import READABLE_FROM, SCHEMA_REVISION, VERSION_TABLE, meta, version
-from ebbtide.errors import EbbtideError, Retryable, StoreUnusable
+from ebbtide.errors import EbbtideError, Retryable, StoreCause, StoreUnusable
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"afs", "ceph", "cifs", "glusterfs", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
@@ -63,14 +61,21 @@ _devices_seen_to_lock: set[int] = set()
 def probe(path: Path, may_create: bool) -> None:
     folder = path.parent
     if not folder.is_dir():
-        raise StoreUnusable(f"the folder {folder} of the SQLite file does not exist: create it")
+        raise StoreUnusable(
+            StoreCause.NO_FOLDER, f"the folder {folder} of the SQLite file does not exist: create it"
+        )
     if path.is_dir():
-        raise StoreUnusable(f"{path} is a folder: name a file in store.url")
+        raise StoreUnusable(StoreCause.BAD_URL, f"{path} is a folder: name a file in store.url")
     if not path.exists() and not may_create:
-        raise StoreUnusable(f"the SQLite file {path} does not exist: run `ebbtide db upgrade` to make it")
+        raise StoreUnusable(
+            StoreCause.NOT_MADE, f"the SQLite file {path} does not exist: run `ebbtide db upgrade` to make it"
+        )
     for place in (folder, *([path] if path.exists() else ())):
         if not os.access(place, os.W_OK):
-            raise StoreUnusable(f"{place} cannot be written to: give this user the right to write there")
+            raise StoreUnusable(
+                StoreCause.NOT_WRITABLE,
+                f"{place} cannot be written to: give this user the right to write there",
+            )
     _refuse_network_file_system(folder)
     try:
         _refuse_without_locks(folder)
@@ -88,8 +93,9 @@ def _refuse_network_file_system(folder: Path) -> None:
     # Crash table: shared-sqlite. Locks may not hold there, and two writers would overwrite each other.
     if kind in NETWORK_FILE_SYSTEMS or kind in REMOTE_FUSE:
         raise StoreUnusable(
+            StoreCause.UNSAFE_FILE_SYSTEM,
             f"{folder} is on a network file system ({kind}), where SQLite cannot keep two writers apart: "
-            "put the file on a local disk, or use PostgreSQL"
+            "put the file on a local disk, or use PostgreSQL",
         )
 
 
@@ -117,7 +123,7 @@ def keep_to_ourselves(path: Path) -> None:
 
 
 def prefer_wal(path: Path) -> None:
-    """Readers then do not wait for writers. Where it cannot be had, the rollback journal does as well.
+    """Readers then do not wait for writers. If WAL is not available, the rollback journal works as well.
 
     An empty file forgets it, so a new one is asked again once it has its tables.
     """
@@ -137,8 +143,9 @@ def _refuse_without_locks(folder: Path) -> None:
         answer = _second_process_meets_a_lock(Path(apart) / "probe.db")
     if answer != "turned away":
         raise StoreUnusable(
+            StoreCause.UNSAFE_FILE_SYSTEM,
             f"locks do not work on the file system of {folder} (a second process was {answer}): "
-            "put the file on a local disk, or use PostgreSQL"
+            "put the file on a local disk, or use PostgreSQL",
         )
     _devices_seen_to_lock.add(device)
 
@@ -179,18 +186,24 @@ def file_system(folder: Path) -> str:
 def _unusable(path: Path, error: sqlite3.DatabaseError) -> EbbtideError:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith("SQLITE_READONLY"):
-        return StoreUnusable(f"{path} cannot be written to: give this user the right to write it")
+        return StoreUnusable(
+            StoreCause.NOT_WRITABLE, f"{path} cannot be written to: give this user the right to write it"
+        )
     if name.startswith("SQLITE_BUSY"):
         return Retryable(f"{path} stays locked by another process: try again, or end that process")
     if name.startswith("SQLITE_NOTADB"):
         return StoreUnusable(
+            StoreCause.FOREIGN,
             f"{path} is not a SQLite file, or its head is damaged: it was left as it is; name another "
-            "file in store.url, or restore it from a backup"
+            "file in store.url, or restore it from a backup",
         )
     if name.startswith("SQLITE_FULL"):
-        return StoreUnusable(f"the disk of {path} is full: free some space and try again")
+        return StoreUnusable(
+            StoreCause.DISK_FULL, f"the disk of {path} is full: free some space and try again"
+        )
     return StoreUnusable(
-        f"{path} is corrupt ({error}): it was left as it is; restore it from a backup, or move it away"
+        StoreCause.CORRUPT,
+        f"{path} is corrupt ({error}): it was left as it is; restore it from a backup, or move it away",
     )
 
 
@@ -222,8 +235,34 @@ class Schema:
         return self.readable_from > SCHEMA_REVISION
 
 
-def upgrade(url: str) -> str:
-    """Make or upgrade the tables; answers with a sentence."""
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    database: str
+    before: str
+    """The revision of its schema until now; empty where it had no tables."""
+
+    def __str__(self) -> str:
+        if self.before >= SCHEMA_REVISION:
+            return f"{self.database} is at schema {self.before} already"
+        if not self.before:
+            return f"{self.database} has its tables now, at schema {SCHEMA_REVISION}"
+        return f"{self.database} was brought from schema {self.before} to {SCHEMA_REVISION}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    database: str
+    revision: str
+
+    def __str__(self) -> str:
+        newer = (
+            f" (this Ebbtide was written for {SCHEMA_REVISION})" if self.revision > SCHEMA_REVISION else ""
+        )
+        return f"{self.database} is ready at schema {self.revision}{newer}"
+
+
+def upgrade(url: str) -> Upgraded:
+    """Make or upgrade the tables."""
     parsed = parse(url)
     if is_sqlite(parsed):
         probe(sqlite_path(parsed), may_create=True)
@@ -232,15 +271,11 @@ def upgrade(url: str) -> str:
         before = migrate(engine)
     finally:
         engine.dispose()
-    if not before.is_older:
-        return f"{describe(parsed)} is at schema {before.revision} already"
-    if not before.revision:
-        return f"{describe(parsed)} has its tables now, at schema {SCHEMA_REVISION}"
-    return f"{describe(parsed)} was brought from schema {before.revision} to {SCHEMA_REVISION}"
+    return Upgraded(describe(parsed), before.revision)
 
 
-def check(url: str) -> str:
-    """How the database stands, as a sentence; `StoreUnusable` with the next step where it cannot be used."""
+def check(url: str) -> Checked:
+    """How the database stands; `StoreUnusable` with the next step if it cannot be used."""
     parsed = parse(url)
     if is_sqlite(parsed):
         probe(sqlite_path(parsed), may_create=False)
@@ -253,8 +288,7 @@ def check(url: str) -> str:
             _refuse_corrupt(connection, parsed)
     finally:
         engine.dispose()
-    newer = f" (this Ebbtide was written for {SCHEMA_REVISION})" if schema.revision > SCHEMA_REVISION else ""
-    return f"{describe(parsed)} is ready at schema {schema.revision}{newer}"
+    return Checked(describe(parsed), schema.revision)
 
 
 def migrate(engine: Engine) -> Schema:
@@ -268,8 +302,9 @@ def migrate(engine: Engine) -> Schema:
         before = read_schema(connection)
         if is_sqlite(engine.url) and not before.revision and sa.inspect(connection).get_table_names():
             raise StoreUnusable(
+                StoreCause.FOREIGN,
                 f"{describe(engine.url)} belongs to another program: it was left as it is; "
-                "name another file in store.url"
+                "name another file in store.url",
             )
         if before.is_older:
             config = Config()
@@ -293,16 +328,20 @@ def read_schema(connection: Connection) -> Schema:
 
 def refuse_unusable(schema: Schema, url: URL) -> None:
     if not schema.revision:
-        raise StoreUnusable(f"{describe(url)} has no tables of Ebbtide yet: run `ebbtide db upgrade`")
+        raise StoreUnusable(
+            StoreCause.NOT_MADE, f"{describe(url)} has no tables of Ebbtide yet: run `ebbtide db upgrade`"
+        )
     if schema.is_older:
         raise StoreUnusable(
+            StoreCause.OLD_SCHEMA,
             f"{describe(url)} has schema {schema.revision}, this Ebbtide needs {SCHEMA_REVISION}: "
-            "run `ebbtide db upgrade`"
+            "run `ebbtide db upgrade`",
         )
     if schema.is_too_new:
         raise StoreUnusable(
+            StoreCause.NEW_SCHEMA,
             f"{describe(url)} has schema {schema.revision}, which this Ebbtide ({SCHEMA_REVISION}) cannot "
-            "read: nothing was touched; run the newer version of Ebbtide"
+            "read: nothing was touched; run the newer version of Ebbtide",
         )
 
 
@@ -311,14 +350,16 @@ def _refuse_without_rights(connection: Connection, url: URL) -> None:
         return
     if connection.exec_driver_sql("SHOW transaction_read_only").scalar() == "on":
         raise StoreUnusable(
-            f"{describe(url)} is read-only: connect to the primary server, or end its read-only mode"
+            StoreCause.READ_ONLY,
+            f"{describe(url)} is read-only: connect to the primary server, or end its read-only mode",
         )
     for table, rights in _RIGHTS.items():
         for right in rights.split(", "):
             asked = sa.select(sa.func.has_table_privilege(table, right))
             if not connection.execute(asked).scalar():
                 raise StoreUnusable(
-                    f"{describe(url)}: this user may not {right} {table}: grant {rights} on it"
+                    StoreCause.NO_RIGHTS,
+                    f"{describe(url)}: this user may not {right} {table}: grant {rights} on it",
                 )
 
 
@@ -328,6 +369,7 @@ def _refuse_corrupt(connection: Connection, url: URL) -> None:
     answer = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
     if answer != "ok":
         raise StoreUnusable(
+            StoreCause.CORRUPT,
             f"{describe(url)} is corrupt ({' '.join(str(answer).split())}): it was left as it is; "
-            "restore it from a backup, or move it away"
+            "restore it from a backup, or move it away",
         )

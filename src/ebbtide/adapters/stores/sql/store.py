@@ -107,6 +107,7 @@ class SqlStore:
                     if not held.owner:
                         continue  # it was given back between our two looks
                     now = lent.run(self._sql.time, values).fetchone()[0]
+                    # The clock of the database decides, not ours: they may differ by hours.
                     if not self._outwaiting.is_over(name, held, now):
                         break
                     as_seen = {"held_owner": held.owner, "held_token": held.token, "held_until": held.until}
@@ -212,6 +213,7 @@ class SqlStore:
                 raise _Refused
 
         def write_all(lent: Lent) -> None:
+            # Locked in the same transaction: a lease that ends meanwhile must not let the write through.
             if guard is not None and not on_record and not lent.run(self._sql.lock_guard, values).fetchall():
                 raise _Refused
             if attempt.record.rev == 0:

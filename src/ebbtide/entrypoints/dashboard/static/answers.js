@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { card, h, source, table } from "./dom.js";
 import { capital, happening } from "./happenings.js";
-import { OLD_SECONDS } from "./tiles.js";
+import { sampledAgo } from "./health.js";
 import { decidedAt, moment, plainly, plural, share, span } from "./words.js";
 
 const STATES = ["launching", "launched", "joined", "ready", "planned", "draining", "drained", "terminating", "gone", "released"];
@@ -43,8 +43,7 @@ function told(entry) {
 function used(node, now) {
   if (node.cpu_used === null) return null;
   const memory = node.memory_used === null ? "" : ` and ${share(node.memory_used)} of its memory`;
-  const age = now - node.used_at;
-  return h("span", { "data-from": "metrics" }, `; ${share(node.cpu_used)} of its CPU${memory} really used${age > OLD_SECONDS ? ` ${span(age)} ago` : ""}`);
+  return h("span", { "data-from": "metrics" }, `; ${share(node.cpu_used)} of its CPU${memory} really used ${sampledAgo(node, now)}`.trimEnd());
 }
 
 // What is done with it and why, where an operation has it.

@@ -46,7 +46,7 @@ export async function ask(path, options = {}) {
     });
     text = await response.text();
   } catch {
-    throw new Refused(0, "The server does not answer; nothing was changed as far as this page knows.");
+    throw new Refused(0, options.method ? "The server does not answer; nothing was changed as far as this page knows." : "The server does not answer.");
   }
   let body = null;
   try { body = text ? JSON.parse(text) : null; } catch { body = null; }

@@ -28,7 +28,7 @@ export class Faults {
 
   offer(offered) {
     this.pace = h("span");
-    this.byId = new Map(offered.faults.map((fault) => [fault.id, h("button", { type: "button", title: fault.says, "aria-pressed": "false", onclick: () => this.strike(fault) }, fault.name)]));
+    this.byId = new Map(offered.faults.map((fault) => [fault.id, h("button", { type: "button", "data-asks": "", title: fault.says, "aria-pressed": "false", onclick: () => this.strike(fault) }, fault.name)]));
     this.buttons.append(h("section", { class: "card row demo", "aria-labelledby": "demo-title" },
       h("h2", { id: "demo-title" }, "Demo: break something"), [...this.byId.values()],
       h("p", { class: "quiet" }, "A simulated cluster; nothing outside of it is touched. ", this.pace)));

@@ -24,7 +24,7 @@ export class Feed {
     this.fitting = [];
     this.list = h("ol", { class: "feed", tabindex: "0", "aria-label": "Events, newest first", onscroll: () => this.scrolled() });
     this.none = h("p", { class: "quiet", hidden: true }, "Nothing of this kind happened.");
-    this.button = h("button", { type: "button", hidden: true, onclick: () => this.older() }, "Older events");
+    this.button = h("button", { type: "button", "data-asks": "", hidden: true, onclick: () => this.older() }, "Older events");
     this.buttons = GROUPS.map(([group, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(!group), onclick: () => this.choose(group) }, name));
     this.element = card("Events", h("p", { class: "row", role: "group", "aria-label": "Show only" }, this.buttons), this.list, this.none, h("p", {}, this.button), source(PATH));
   }

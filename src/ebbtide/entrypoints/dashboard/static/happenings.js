@@ -53,7 +53,9 @@ function closed(data, entry) {
   if (!data.succeeded) return { ...shape, icon: spot ? "spot" : "alarm", tone: "warn" };
   if (spot && data.removed?.length) {
     const gone = data.operation === "interruption" ? "taken by the cloud" : "emptied before the cloud took it";
-    return { ...shape, title: `Spot node ${listed(data.removed)} ${gone}${data.ready?.length ? `; replacement ${listed(data.ready)} ready` : ""}${took}` };
+    // When the replacement was ready is not known here: it was by the end, which the machine that is taken decides.
+    const rest = data.ready?.length ? `, replaced by ${listed(data.ready)} within ${span(entry.at - data.started_at)}` : took;
+    return { ...shape, title: `Spot node ${listed(data.removed)} ${gone}${rest}` };
   }
   const done = [
     data.ready?.length ? `${listed(data.ready)} ready` : "", data.removed?.length ? `${listed(data.removed)} removed` : "",

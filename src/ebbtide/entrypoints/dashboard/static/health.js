@@ -35,6 +35,13 @@ export function isOld(...sources) {
   return scope().some((each) => each === "all" || sources.includes(each));
 }
 
+// How old a sample of use is, where that must be said: samples are fresh for three minutes, or for as long as they can be read.
+const OLD_SECONDS = 300;
+export function sampledAgo(node, now) {
+  const age = now - node.used_at;
+  return age > OLD_SECONDS || (age > 0 && isOld("cluster", "metrics")) ? `${span(age)} ago` : "";
+}
+
 // A server that is gone answers no question. Not by `disabled`, which would take the focus away from the button.
 function hold() {
   const held = scope().includes("all");

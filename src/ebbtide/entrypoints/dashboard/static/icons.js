@@ -1,6 +1,6 @@
 // A few line icons, drawn here: no font and no image is loaded. They repeat what the text next to them says.
 
-import { s } from "./dom.js";
+import { h, s } from "./dom.js";
 
 const PATHS = {
   add: "M12 5v14M5 12h14",
@@ -17,4 +17,10 @@ const PATHS = {
 
 export function icon(name) {
   return s("svg", { class: `icon ${name}`, viewBox: "0 0 24 24", "aria-hidden": "true" }, s("path", { d: PATHS[name] ?? PATHS.done }));
+}
+
+// Before words, on one line with the first of them: a line would break between a picture and a space that does not break.
+export function led(name, text, tag = "span") {
+  const [first, ...rest] = text.split(" ");
+  return h(tag, {}, h("span", { class: "whole" }, icon(name), "\u00a0", first), rest.length ? ` ${rest.join(" ")}` : "");
 }

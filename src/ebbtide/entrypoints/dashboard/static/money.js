@@ -20,7 +20,7 @@ export function money(main, { refresh }) {
   const parts = Object.fromEntries(["sums", "cost", "pools", "namespaces", "possible", "whatif", "sleep", "prices"].map((name) => [name, h("div")]));
   // What is computed from the cluster as it is now is greyed while that cannot be read.
   for (const name of ["sums", "cost", "pools", "namespaces", "possible"]) parts[name].dataset.from = "cluster";
-  const chips = RANGES.map(([each, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(each === hours), "data-key": `range-${each}`, onclick: () => range(each) }, name));
+  const chips = RANGES.map(([each, name]) => h("button", { type: "button", class: "chip", "data-asks": "", "aria-pressed": String(each === hours), "data-key": `range-${each}`, onclick: () => range(each) }, name));
   main.append(h("h1", {}, "Money"), parts.sums,
     h("div", { class: "columns" }, h("div", {}, parts.cost, parts.whatif, parts.possible, parts.pools), h("div", {}, parts.namespaces, parts.sleep, parts.prices)));
 
@@ -66,6 +66,8 @@ export function money(main, { refresh }) {
       const digits = [decimals(hourly), decimals(monthly)];
       return all.map((each, at) => [each.name, each.count, sum(hourly[at], spending.currency, digits[0]), `${each.unpriced ? "at least " : ""}${sum(monthly[at], spending.currency, digits[1])}`]);
     };
+    const total = (all) => all.reduce((added, each) => added + Number(each.per_hour), 0);
+    const unasked = total(spending.pools) - total(spending.namespaces);
     const pools = rows(spending.pools);
     const namespaces = rows(spending.namespaces);
     const slept = decimals(spending.namespaces.map((each) => each.slept));
@@ -74,7 +76,7 @@ export function money(main, { refresh }) {
     h("p", { class: "quiet" }, "Not requested: the share of the cost that no pod's requests use."), source("/api/v1/spending")));
     redraw(parts.namespaces, card("By namespace", table("Cost by namespace", [["namespace"], ["pods", "number"], ["an hour", "number"], ["a month at this rate", "number"], ["saved by sleep", "number"]],
       spending.namespaces.map((each, at) => [...namespaces[at], Number(each.slept) ? sum(each.slept, spending.currency, slept) : "–"])),
-    h("p", { class: "quiet" }, "A pod costs the larger of its CPU and memory share of its node."), source("/api/v1/spending")));
+    h("p", { class: "quiet" }, `A pod costs the larger of its CPU and memory share of its node.${unasked > 0.005 ? ` The other ${sum(unasked, spending.currency)} an hour are for what no pod requests.` : ""}`), source("/api/v1/spending")));
   }
 
   function drawPossible(report, currency, unread) {

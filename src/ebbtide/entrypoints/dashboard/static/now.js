@@ -4,8 +4,8 @@ import { ask } from "./api.js";
 import { card, stats, h, redraw, source } from "./dom.js";
 import { Faults } from "./faults.js";
 import { Feed } from "./feed.js";
-import { isOld } from "./health.js";
-import { OLD_SECONDS, Tiles, legend } from "./tiles.js";
+import { isOld, sampledAgo } from "./health.js";
+import { Tiles, legend } from "./tiles.js";
 import { joined, timeline } from "./timeline.js";
 import { Trend } from "./trend.js";
 import { clock, decided, decidedAt, lower, money, sentence, share, span } from "./words.js";
@@ -24,13 +24,14 @@ export function now(main, { say, refresh, drawn }) {
   let status = null;
   let nodes = null;
   let forecast = null;
+  let costs = null;
   const tiles = new Tiles((name) => { tiles.picked = tiles.picked === name ? "" : name; draw(); });
   const feed = new Feed(say);
   const faults = new Faults(say, refresh);
   const trend = new Trend();
   let hours = 6;
   let drawnAt = -Infinity;
-  const ranges = HOURS.map((each) => h("button", { type: "button", class: "chip", "aria-pressed": String(each === hours), onclick: () => range(each) }, `${each} h`));
+  const ranges = HOURS.map((each) => h("button", { type: "button", class: "chip", "data-asks": "", "aria-pressed": String(each === hours), onclick: () => range(each) }, `${each} h`));
   const parts = { says: h("div"), numbers: h("div"), headroom: h("div"), picked: h("div", { "aria-live": "polite" }), operation: h("div"), waiting: of("cluster", h("div")), unknown: h("div"), brakes: h("div") };
   main.append(
     h("h1", { class: "hidden" }, "Now"),
@@ -55,11 +56,13 @@ export function now(main, { say, refresh, drawn }) {
 
   async function history() {
     const news = await feed.refresh(status.now);
-    if (!news && performance.now() - drawnAt < TREND_MS) return;
-    drawnAt = performance.now();
+    if (news || performance.now() - drawnAt >= TREND_MS) {
+      drawnAt = performance.now();
+      [costs, forecast] = await Promise.all([ask(`/api/v1/costs?hours=${hours}`), forecast?.enabled === false ? forecast : ask("/api/v1/forecast")]);
+    }
+    // What is said of now comes from the status each time: next to it, seconds later, another number would be wrong.
+    if (!costs) return;
     const marks = feed.events.filter((event) => event.group !== "sleep").map(({ at, title, tone }) => ({ at, title, tone }));
-    const [costs, expected] = await Promise.all([ask(`/api/v1/costs?hours=${hours}`), forecast?.enabled === false ? forecast : ask("/api/v1/forecast")]);
-    forecast = expected;
     const known = counted("known") === "known";
     const current = known ? { workers: status.workers, pending: status.waiting.length, ...(status.cost_per_hour === null ? {} : { cost: Number(status.cost_per_hour) }) } : null;
     trend.update(costs, marks, status.now, hours, forecast, current);
@@ -126,8 +129,8 @@ export function now(main, { say, refresh, drawn }) {
 
   function used(node, value) {
     if (value === null || value === undefined) return "unknown";
-    const age = status.now - node.used_at;
-    return age > OLD_SECONDS ? `${share(value)} (${span(age)} ago)` : share(value);
+    const ago = sampledAgo(node, status.now);
+    return ago ? `${share(value)} (${ago})` : share(value);
   }
 
   function inProgress() {

@@ -2,14 +2,13 @@
 // A tile is made once for each node and then only changed where something changed, so a thousand of them can be kept up to date.
 
 import { h } from "./dom.js";
+import { sampledAgo } from "./health.js";
 import { brief, plural, share, span } from "./words.js";
 
 const MANY = 120;
 const WIDEST = 4;
 const GROUPS = [["zone", "Zone"], ["pool", "Pool"]];
 const FILLS = [["requested", "requests"], ["used", "use"]];
-// Samples are fresh for three minutes; what is older says its age.
-export const OLD_SECONDS = 300;
 const LONGEST = 15;
 const SLICE_MS = 6;
 
@@ -138,8 +137,7 @@ export class Tiles {
     }
     if (node.cpu_used === null || node.cpu_used === undefined) return [null, "use unknown"];
     const full = Math.min(1, Math.max(node.cpu_used, node.memory_used ?? 0));
-    const age = now - node.used_at;
-    return [full, `${share(full)} used${age > OLD_SECONDS ? ` ${span(age)} ago` : ""}`];
+    return [full, `${share(full)} used ${sampledAgo(node, now)}`.trim()];
   }
 }
 

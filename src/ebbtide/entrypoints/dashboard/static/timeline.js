@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { capital } from "./happenings.js";
 import { icon } from "./icons.js";
-import { plural, span } from "./words.js";
+import { plural, roughly, span } from "./words.js";
 
 const STEPS = {
   launch: [["RESERVED", "planned"], ["LAUNCHING", "requested"], ["LAUNCHED", "started"], ["JOINED", "joined"], ["READY", "ready"]],
@@ -72,7 +72,7 @@ function part({ step, count, names }, now) {
   const left = step.left === null || step.left === undefined || !step.left ? "" : `, ${plural(step.left, "pod")} still to move`;
   const ago = span(now - step.since);
   const since = !step.since ? "" : step.kind !== "launch" || at < 0 ? ` for ${ago}` : ["JOINED", "READY"].includes(step.state) ? `, launched ${ago} ago` : ` ${ago} ago`;
-  const ends = step.until > now ? `, ${step.kind === "launch" ? `about ${span(Math.max(10, Math.round((step.until - now) / 10) * 10))}` : `at most ${span(step.until - now)}`} left` : "";
+  const ends = step.until > now ? `, ${step.kind === "launch" ? `about ${roughly(step.until - now)}` : `at most ${span(step.until - now)}`} left` : "";
   return h("li", {},
     h("strong", {}, titled(step, count, names, step.kind === "launch" && at < 3)),
     h("span", { class: at < 0 ? "warn" : "quiet" }, ` ${word}${left}${since}${ends}`, step.reason ? `: ${step.reason}` : ""),

@@ -6,7 +6,7 @@ import { decisionDetail } from "./decision.js";
 import { card, h, redraw, source } from "./dom.js";
 import { FILTERS, fits, folded, kindOf } from "./folding.js";
 import { capital, happening } from "./happenings.js";
-import { icon } from "./icons.js";
+import { led } from "./icons.js";
 import { plural, sentence, span, when } from "./words.js";
 
 const PATH = "/api/v1/log?limit=100&kind=decision&kind=spot.event";
@@ -46,14 +46,14 @@ export function why(main, { rest, query, say }) {
     const groups = folded(shown, now);
     redraw(list, [...groups.flatMap((group) => (group.entries.length > (group.kind === "spot" ? NOTICES : 1) ? [foldedRow(group)] : group.entries.map(row))),
       groups.length ? null : h("p", { class: "quiet" }, "No decision of this kind among those loaded."),
-      more ? h("p", {}, h("button", { type: "button", "data-key": "more", onclick: () => load().catch((error) => say(error.message)) }, "Older decisions")) : null]);
+      more ? h("p", {}, h("button", { type: "button", "data-asks": "", "data-key": "more", onclick: () => load().catch((error) => say(error.message)) }, "Older decisions")) : null]);
   }
 
   function foldedRow(group) {
     const body = h("div", { class: "inner" });
     const fill = () => { if (!body.children.length) body.append(...group.entries.map(row)); };
     const key = `${group.kind}-${group.entries.at(-1).id}`;
-    const said = group.kind === "spot" ? [h("time", {}, stretch(group)), icon("spot"), `\u00a0${plural(group.entries.length, "notice")} for spot nodes`]
+    const said = group.kind === "spot" ? [h("time", {}, stretch(group)), led("spot", `${plural(group.entries.length, "notice")} for spot nodes`)]
       : [h("time", {}, stretch(group)), "Nothing done ",
         h("span", { class: "quiet" }, `for ${span(group.until - group.since)} (${plural(group.entries.length, "decision")})`, h("span", { class: "last" }, `, at last: ${reasonOf(group.entries[0])}`))];
     const element = h("details", { "data-key": key, class: group.kind === "spot" ? "notices" : "idle", ontoggle: () => { if (element.open) fill(); } },
@@ -70,9 +70,9 @@ export function why(main, { rest, query, say }) {
 
   function row(entry) {
     const kind = kindOf(entry);
-    const title = kind === "nothing" ? [sentence(entry.says)] : [icon(ICONS[kind] ?? "done"), "\u00a0", h("strong", {}, capital(sentence(entry.says)))];
+    const title = kind === "nothing" ? [sentence(entry.says)] : [led(ICONS[kind] ?? "done", capital(sentence(entry.says)), "strong")];
     const time = h("time", { datetime: new Date(entry.at * 1000).toISOString() }, when(entry.at, now));
-    if (kind === "spot") return h("p", { class: "decision warn" }, time, icon("spot"), "\u00a0", h("strong", {}, happening(entry).title));
+    if (kind === "spot") return h("p", { class: "decision warn" }, time, led("spot", happening(entry).title, "strong"));
     const body = h("div", { class: "detail" });
     const element = h("details", { "data-key": entry.id, class: kind, ontoggle: () => { if (element.open) unfold(entry.id, body); } }, h("summary", {}, time, ...title), body);
     if (details.has(entry.id)) body.replaceChildren(...decisionDetail(details.get(entry.id)));

@@ -44,6 +44,11 @@ export function about(seconds) {
   return `about ${span(seconds < 100 ? seconds : Math.round(seconds / 10) * 10)}`;
 }
 
+// Of what is expected, as the headline says it: tens of seconds, then whole minutes.
+export function roughly(seconds) {
+  return seconds < 90 ? `${Math.max(10, Math.round(seconds / 10) * 10)} s` : `${Math.round(seconds / 60)} min`;
+}
+
 function digitsOf(value) {
   return Math.abs(value) < 1 ? 4 : Math.abs(value) < 1000 ? 2 : 0;
 }
