@@ -45,8 +45,9 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "the same is looked for again: it only saves time",
     ),
     Equivalent(
-        "core.nodes.capacity._idle",
-        "return not (record.scaling_in_progress or record.all_set_aside or record.spots or record.refused)",
+        "core.nodes.capacity.nothing_open",
+        "return not (record.launching or record.removing or record.launching_aside or record.remo"
+        "ving_aside or record.spots or record.refused)",
         "return None",
         "all that is in progress is looked through then, and there is none: it only saves time",
     ),
@@ -169,14 +170,14 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "core.operations.spot._coming",
-        "return Node(f'{spot.id}-replacement', '', pool=spot.pool, zone=offer.zone)",
-        "return Node('', f'{spot.id}-replacement', pool=spot.pool, zone=offer.zone)",
+        "return (Node(f'{spot.id}-replacement', '', pool=spot.pool, zone=place.zone),)",
+        "return (Node('', f'{spot.id}-replacement', pool=spot.pool, zone=place.zone),)",
         "it is only counted; neither its name nor its UID is asked for",
     ),
     Equivalent(
-        "core.operations.spot._why_kept",
-        "ready = spot.slot is not None and spot.slot.state is SlotState.READY",
-        "ready = spot.slot is not None",
+        "core.operations.spot._coming",
+        "if spot.slot is not None and spot.slot.state is SlotState.READY:",
+        "if spot.slot is not None:",
         "while a replacement is on its way nothing depends on the answer, and one that failed ends it",
     ),
     Equivalent(
@@ -250,25 +251,19 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         "engine.steady._Known.holds",
         "return self.since <= now < self.until and now - snapshot.at == self.since - self.snapsho"
-        "t.at and (settings is self.settings) and _same_sight(snapshot, self.snapshot) and (not ("
-        "self.reads_budgets and snapshot.cluster.budgets is not self.snapshot.cluster.budgets)) a"
-        "nd (_values(record) == self.values)",
+        "t.at and (settings is self.settings) and self.sees(snapshot) and (_values(record) == sel"
+        "f.values)",
         "return self.since < now < self.until and now - snapshot.at == self.since - self.snapshot"
-        ".at and (settings is self.settings) and _same_sight(snapshot, self.snapshot) and (not (s"
-        "elf.reads_budgets and snapshot.cluster.budgets is not self.snapshot.cluster.budgets)) an"
-        "d (_values(record) == self.values)",
+        ".at and (settings is self.settings) and self.sees(snapshot) and (_values(record) == self"
+        ".values)",
         "only time is saved by it: what is not used again is computed, with the same outcome",
     ),
     Equivalent(
-        "engine.steady._Known.holds",
-        "return self.since <= now < self.until and now - snapshot.at == self.since - self.snapsho"
-        "t.at and (settings is self.settings) and _same_sight(snapshot, self.snapshot) and (not ("
-        "self.reads_budgets and snapshot.cluster.budgets is not self.snapshot.cluster.budgets)) a"
-        "nd (_values(record) == self.values)",
-        "return self.since <= now < self.until and now - snapshot.at == self.since - self.snapsho"
-        "t.at and (settings is self.settings) and _same_sight(self.snapshot, snapshot) and (not ("
-        "self.reads_budgets and snapshot.cluster.budgets is not self.snapshot.cluster.budgets)) a"
-        "nd (_values(record) == self.values)",
+        "engine.steady._Known.sees",
+        "return _same_sight(snapshot, self.snapshot) and (not self.reads_budgets or snapshot.clus"
+        "ter.budgets is budgets)",
+        "return _same_sight(self.snapshot, snapshot) and (not self.reads_budgets or snapshot.clus"
+        "ter.budgets is budgets)",
         "the comparison is the same from both sides",
     ),
     Equivalent(
@@ -285,8 +280,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "engine.steady.Steady.track",
-        "if recent and seen is not None and _same_sight(snapshot, seen):",
-        "if recent and seen is not None:",
+        "if recent and (not self._changed):",
+        "if recent:",
         "what is used again is compared by `holds` once more: this only saves time",
     ),
     Equivalent(
@@ -369,8 +364,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "engine.steady.Steady.track",
-        "if recent and seen is not None and _same_sight(snapshot, seen):",
-        "if recent and seen is not None and _same_sight(seen, snapshot):",
+        "self._changed = seen is None or not _same_sight(snapshot, seen)",
+        "self._changed = seen is None or not _same_sight(seen, snapshot)",
         "the comparison is the same from both sides",
     ),
     Equivalent(
