@@ -12,7 +12,7 @@ from ebbtide.adapters.clouds import identity
 from ebbtide.adapters.clouds.hetzner import HetznerCloud, HetznerSettings, make_client
 from ebbtide.errors import ConfigError, Final, NoCapacity, NotOurs, Retryable, Throttled, Unanswered
 from ebbtide.model.effect import Launch
-from ebbtide.model.events import Transition
+from ebbtide.model.events import Alarm, Transition
 from ebbtide.model.operation import Slot, SlotState
 from ebbtide.model.snapshot import Market
 from ebbtide.narrate import facts_in
@@ -175,7 +175,8 @@ def test_the_servers_of_another_cluster_of_the_same_name_are_left_alone(
     other = bench.server.make("shop-general-other", "fsn1", "cpx32", labels)
     stage.ticks(bench.cloud, 80)
     assert (other["id"] in bench.server.servers) is stays
-    told = [entry for entry in stage.notifier.entries if str(other["id"]) in entry.says]
+    alarms = [entry.data for entry in stage.notifier.entries if isinstance(entry.data, Alarm)]
+    told = [alarm for alarm in alarms if str(other["id"]) in alarm.detail]
     assert bool(told) is stays
 
 
