@@ -45,13 +45,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "the same is looked for again: it only saves time",
     ),
     Equivalent(
-        "core.nodes.capacity.nothing_open",
-        "return not (record.launching or record.removing or record.launching_aside or record.remo"
-        "ving_aside or record.spots or record.refused)",
-        "return None",
-        "all that is in progress is looked through then, and there is none: it only saves time",
-    ),
-    Equivalent(
         "core.nodes.capacity.missing_by_pool",
         "asking = [pool for pool in pools if pool.min_workers > 0]",
         "asking = [pool for pool in pools if True]",
@@ -230,10 +223,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "engine.scale_to_zero.round.IdleRounds._observed",
-        "waked = state.phase is Phase.WAKING and "
-        "all((each.ready for each in look.workloads if each.replicas))",
-        "waked = state.phase is Phase.WAKING or "
-        "all((each.ready for each in look.workloads if each.replicas))",
+        "waked = state.phase is Phase.WAKING and all((each.ready for each in look.workloads if ea"
+        "ch.replicas))",
+        "waked = state.phase is Phase.WAKING or all((each.ready for each in look.workloads if eac"
+        "h.replicas))",
         "the seconds that a node took are used by the end of a wake; elsewhere they are read for nothing",
     ),
     Equivalent(
@@ -442,10 +435,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "engine.loop.guarded_tick",
-        "ports.observer.ticked(ports.clock.now() - start, False, kind); "
-        "entry = entry_of(ports.new_id(), int(start), alarm)",
-        "entry = entry_of(ports.new_id(), int(start), alarm); "
-        "ports.observer.ticked(ports.clock.now() - start, False, kind)",
+        "ports.observer.ticked(ports.clock.now() - start, False, kind); entry = entry_of(ports.ne"
+        "w_id(), int(start), alarm)",
+        "entry = entry_of(ports.new_id(), int(start), alarm); ports.observer.ticked(ports.clock.n"
+        "ow() - start, False, kind)",
         "the alarm is only composed there; it is sent after both",
     ),
     Equivalent(
