@@ -163,14 +163,14 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "core.operations.spot._coming",
-        "return Node(f'{spot.id}-replacement', '', pool=spot.pool, zone=offer.zone)",
-        "return Node('', f'{spot.id}-replacement', pool=spot.pool, zone=offer.zone)",
+        "return (Node(f'{spot.id}-replacement', '', pool=spot.pool, zone=place.zone),)",
+        "return (Node('', f'{spot.id}-replacement', pool=spot.pool, zone=place.zone),)",
         "it is only counted; neither its name nor its UID is asked for",
     ),
     Equivalent(
-        "core.operations.spot._why_kept",
-        "ready = spot.slot is not None and spot.slot.state is SlotState.READY",
-        "ready = spot.slot is not None",
+        "core.operations.spot._coming",
+        "if spot.slot is not None and spot.slot.state is SlotState.READY:",
+        "if spot.slot is not None:",
         "while a replacement is on its way nothing depends on the answer, and one that failed ends it",
     ),
     Equivalent(

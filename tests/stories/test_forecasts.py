@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -64,6 +65,16 @@ def test_the_command_says_what_to_expect_and_how_good_that_was(shell: Shell) -> 
     assert (told["begins"], told["step_seconds"], len(first["p95"])) == ("2026-03-12T00:00:00Z", 900, 24)
     assert first["p50"] == [4.0] * 24
     assert set(first["errors"]) == {"forecast", "seasonal naive", "last value"}
+
+
+@pytest.mark.parametrize("command", ["backtest", "forecast"])
+def test_every_command_that_uses_a_recording_says_its_gaps(shell: Shell, command: str) -> None:
+    """They were said only to the person who recorded it."""
+    gaps = msgspec.structs.replace(days(5), recorded=Recorded(coverage={"demand": 0.625}))
+    write_recording(shell.folder / "gaps.ebb", gaps)
+    write_recording(shell.folder / "whole.ebb", days(5))
+    assert "62.5%" in shell.run(command, "gaps.ebb").err
+    assert not shell.run(command, "whole.ebb").err
 
 
 def test_an_error_beyond_measure_is_shown_as_such(shell: Shell) -> None:

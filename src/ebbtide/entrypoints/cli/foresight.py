@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ebbtide.model.events import BacktestPublished
     from ebbtide.ports import Store
+    from ebbtide.simulator.recording.file import Recording
 
 RecordingPath = Annotated[Path, typer.Argument(help="A recording, made by `ebbtide record`.")]
 Workers = Annotated[int, typer.Option(min=1, max=10_000, help="How many runs are played at the same time.")]
@@ -35,6 +36,8 @@ KeptRuns = Annotated[
 ]
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
 LONGEST_SECONDS = 7 * 86_400
+WELL_KNOWN = 0.95
+"""A share of the time below which gaps in a recording are said wherever it is used."""
 
 
 def backtest(  # noqa: PLR0913, PLR0917 - one for each option
@@ -73,14 +76,13 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     from ebbtide.entrypoints.views.foresight import backtest_fact, backtest_json, backtest_lines
     from ebbtide.simulator.backtest.runs import Results, Work, candidates, story_for, with_today
     from ebbtide.simulator.backtest.sweep import Machines, Sweep, agreements, rows_of
-    from ebbtide.simulator.recording.file import read_recording
 
     machines = Machines(workers, backend, address)
     if html is not None and not html.parent.is_dir():
         raise Usage(
             f"there is no folder {html.parent}; nothing ran. Make it, or name another file with --html."
         )
-    found = read_recording(recording)
+    found = _read(recording)
     tried = candidates(found.story.get("settings", {}), config or [], profile or [], change or [])
     today = ""
     if publish is not None:
@@ -108,6 +110,21 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     if publish is not None:
         seconds = float(found.story["until"])
         _publish(publish, backtest_fact(recording.name, seconds, rows, agreed, today))
+
+
+def _read(path: Path) -> Recording:
+    """Says on stderr what is not known of it."""
+    from ebbtide.simulator.recording.file import read_recording
+
+    found = read_recording(path)
+    known = found.recorded.coverage.get("demand", 1.0)
+    if known < WELL_KNOWN:
+        print(
+            f"{path.name}: demand is known for {known:.1%} of the time; elsewhere the value before holds. "
+            "Take the result with care, or record a time without gaps.",
+            file=sys.stderr,
+        )
+    return found
 
 
 def _publishing_store(path: Path) -> Store:
@@ -164,7 +181,6 @@ def forecast(
 ) -> None:
     """Forecast the demand after a recording, and show how wrong such forecasts were on its past."""
     from ebbtide.core.words import a_while
-    from ebbtide.simulator.recording.file import read_recording
     from ebbtide.simulator.story.schemas import START, epoch_of
 
     seconds = _seconds(horizon)
@@ -180,7 +196,7 @@ def forecast(
             f"--horizon {horizon} is {a_while(seconds)}; nothing was forecast. Allowed: "
             f"{a_while(STEP_SECONDS)} to {a_while(LONGEST_SECONDS)}."
         )
-    found = read_recording(recording)
+    found = _read(recording)
     demand = demand_of(found, recording.name)
     begins = epoch_of(found.story.get("start", START)) + len(next(iter(demand.values()))) * STEP_SECONDS
     told = expected(demand, STEP_SECONDS, seconds)
@@ -236,14 +252,13 @@ def tune(  # noqa: PLR0913, PLR0917 - one for each option
     from ebbtide.entrypoints.views.foresight import tuning_json, tuning_lines
     from ebbtide.simulator.backtest.runs import Results
     from ebbtide.simulator.backtest.sweep import Machines, Sweep
-    from ebbtide.simulator.recording.file import read_recording
     from ebbtide.simulator.tuning.search import Plan
     from ebbtide.simulator.tuning.tune import Asked
     from ebbtide.simulator.tuning.tune import tune as tuned_for
 
     asked = Asked(Plan(evals, seed, _objectives(objective or [])), cost_limit / 100, seeds)
     machines = Machines(workers, backend, address)
-    found = read_recording(recording)
+    found = _read(recording)
     results = Results(keep or recording.with_name(f"{recording.name}.runs"))
     with progress_bar("learning", evals) as bar, Sweep(results, machines) as sweep:
         tuned = tuned_for(
