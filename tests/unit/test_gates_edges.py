@@ -11,6 +11,7 @@ from ebbtide.core.nodes import gates
 from ebbtide.model.check import Gate
 from ebbtide.model.pod import NOTHING, Pod, PodPhase, Scheduling
 from ebbtide.model.pool import Pool, RemovalBudget, RemovalReason
+from ebbtide.model.record import Missing
 from ebbtide.model.settings import JudgedBy, Settings
 from ebbtide.model.snapshot import Node
 from tests.builders import (
@@ -251,3 +252,19 @@ def test_unknown_load_keeps_all_but_a_node_that_was_found_empty(
     )
     found = gates.may_terminate(removal, make_snapshot(nodes, cpu=cpu), record, make_settings(min_workers=1))
     assert (found.name if found else None) == failed
+
+
+def test_each_worker_that_is_left_after_a_loss_counts_once() -> None:
+    nodes = (*make_nodes("a1", "a2", "b1"), make_node("b2", ready=False), make_node("b3", ready=False))
+    lost = make_record(orphans=(Missing("uid-b3", 0, gone=True),))
+    check = gates.healthy(make_snapshot(nodes), lost, make_settings(unready_count=0, unready_fraction=0.5))
+    assert values_of(check) == (Gate.HEALTHY, True, 1, 2, "")
+
+
+def test_a_pool_that_sleeps_needs_no_minimum_of_the_others_and_takes_none_of_them_along() -> None:
+    pools = (make_pool(), make_pool("gpu", may_be_empty=True))
+    settings = make_settings(pools=pools, min_workers=1, awake_min_workers=2)
+    snapshot = make_snapshot((make_node("a1"), make_node("b1", pool="gpu")))
+    asleep, awake = make_removal("b1", pool="gpu"), make_removal("a1")
+    assert gates.keeps_awake(snapshot, make_record(), settings, [asleep]).passed, "there is one already"
+    assert not gates.keeps_awake(snapshot, make_record(), settings, [asleep, awake]).passed
