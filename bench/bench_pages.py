@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from ebbtide.entrypoints.cli.demo_page import SPEED, demo_served
 from ebbtide.simulator.run.live import Live
+from ebbtide.simulator.run.live_faults import BURST_SECONDS
 from tests.e2e.faults import FAULTS, WITHIN_SECONDS, all_seen, watch
 from tests.e2e.pages import Watched, opened
 from tests.servers.chromium import chromium
@@ -25,6 +26,7 @@ from tests.servers.control_plane import Unavailable
 
 PAGES = ("now", "why", "money", "sleep")
 MOST_STEPS = 800
+REST_SECONDS = 2 * BURST_SECONDS
 LOADS = 5
 PAINT_MS = 1000
 """On loopback, until something is painted."""
@@ -60,7 +62,9 @@ def measure(browser: Browser, url: str, live: Live, rounds: int) -> int:
         expect(watched.page.locator("#live")).to_have_text("live")
         slow = [name for name in PAGES if first_paint(watched, name) > PAINT_MS]
         watched.show("now")
-        for _ in range(rounds):
+        for number in range(rounds):
+            if number:
+                rest(live)
             for fault in FAULTS:
                 seen = press(watched.page, fault)
                 late += max(seen.values()) > WITHIN_SECONDS * 1000
@@ -91,6 +95,13 @@ def press(page: Page, fault: str) -> dict[str, int]:
     watch(page, fault)
     page.get_by_role("button", name=fault, exact=True).click()
     return all_seen(page, fault)
+
+
+def rest(live: Live) -> None:
+    """Until the pods of a burst and the nodes for them are gone: the next one would find room."""
+    until = live.stage.clock.now() + REST_SECONDS
+    while live.stage.clock.now() < until:
+        live.step(in_process=True)
 
 
 def finish(live: Live) -> None:

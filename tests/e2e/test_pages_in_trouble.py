@@ -252,6 +252,7 @@ def test_when_the_server_goes_that_is_said_what_was_seen_stays_and_it_comes_back
             page = watched.page
             expect(page.locator(".tile")).to_have_count(2)
             expect(page.locator("#live")).to_have_text("live")
+            expect(page.locator(".trend-values")).to_have_text(re.compile("^Now: "))
         expect(page.locator("#trouble")).to_contain_text(trouble)
         expect(page.locator("#live")).to_have_text("reconnecting")
         expect(page.locator(".tile")).to_have_count(2)

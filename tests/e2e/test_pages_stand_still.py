@@ -219,7 +219,7 @@ def test_the_page_of_a_node_at_risk_says_who_wants_it(browser: Browser, clock: V
     with serving(cluster.site()) as url, opened(browser, url) as watched:
         watched.show("why/?node=a1")
         expect(watched.page.locator(".says")).to_contain_text(
-            "It is at risk. The cloud recommends to leave a1"
+            "It is at risk. The cloud recommends replacing a1"
         )
 
 

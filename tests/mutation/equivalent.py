@@ -45,12 +45,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "the same is looked for again: it only saves time",
     ),
     Equivalent(
-        "core.nodes.capacity._idle",
-        "return not (record.scaling_in_progress or record.all_set_aside or record.spots or record.refused)",
-        "return None",
-        "all that is in progress is looked through then, and there is none: it only saves time",
-    ),
-    Equivalent(
         "core.nodes.capacity.missing_by_pool",
         "asking = [pool for pool in pools if pool.min_workers > 0]",
         "asking = [pool for pool in pools if True]",
@@ -169,14 +163,14 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "core.operations.spot._coming",
-        "return Node(f'{spot.id}-replacement', '', pool=spot.pool, zone=offer.zone)",
-        "return Node('', f'{spot.id}-replacement', pool=spot.pool, zone=offer.zone)",
+        "return (Node(f'{spot.id}-replacement', '', pool=spot.pool, zone=place.zone),)",
+        "return (Node('', f'{spot.id}-replacement', pool=spot.pool, zone=place.zone),)",
         "it is only counted; neither its name nor its UID is asked for",
     ),
     Equivalent(
-        "core.operations.spot._why_kept",
-        "ready = spot.slot is not None and spot.slot.state is SlotState.READY",
-        "ready = spot.slot is not None",
+        "core.operations.spot._coming",
+        "if spot.slot is not None and spot.slot.state is SlotState.READY:",
+        "if spot.slot is not None:",
         "while a replacement is on its way nothing depends on the answer, and one that failed ends it",
     ),
     Equivalent(
@@ -229,10 +223,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "engine.scale_to_zero.round.IdleRounds._observed",
-        "waked = state.phase is Phase.WAKING and "
-        "all((each.ready for each in look.workloads if each.replicas))",
-        "waked = state.phase is Phase.WAKING or "
-        "all((each.ready for each in look.workloads if each.replicas))",
+        "waked = state.phase is Phase.WAKING and all((each.ready for each in look.workloads if ea"
+        "ch.replicas))",
+        "waked = state.phase is Phase.WAKING or all((each.ready for each in look.workloads if eac"
+        "h.replicas))",
         "the seconds that a node took are used by the end of a wake; elsewhere they are read for nothing",
     ),
     Equivalent(
@@ -250,25 +244,19 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         "engine.steady._Known.holds",
         "return self.since <= now < self.until and now - snapshot.at == self.since - self.snapsho"
-        "t.at and (settings is self.settings) and _same_sight(snapshot, self.snapshot) and (not ("
-        "self.reads_budgets and snapshot.cluster.budgets is not self.snapshot.cluster.budgets)) a"
-        "nd (_values(record) == self.values)",
+        "t.at and (settings is self.settings) and self.sees(snapshot) and (_values(record) == sel"
+        "f.values)",
         "return self.since < now < self.until and now - snapshot.at == self.since - self.snapshot"
-        ".at and (settings is self.settings) and _same_sight(snapshot, self.snapshot) and (not (s"
-        "elf.reads_budgets and snapshot.cluster.budgets is not self.snapshot.cluster.budgets)) an"
-        "d (_values(record) == self.values)",
+        ".at and (settings is self.settings) and self.sees(snapshot) and (_values(record) == self"
+        ".values)",
         "only time is saved by it: what is not used again is computed, with the same outcome",
     ),
     Equivalent(
-        "engine.steady._Known.holds",
-        "return self.since <= now < self.until and now - snapshot.at == self.since - self.snapsho"
-        "t.at and (settings is self.settings) and _same_sight(snapshot, self.snapshot) and (not ("
-        "self.reads_budgets and snapshot.cluster.budgets is not self.snapshot.cluster.budgets)) a"
-        "nd (_values(record) == self.values)",
-        "return self.since <= now < self.until and now - snapshot.at == self.since - self.snapsho"
-        "t.at and (settings is self.settings) and _same_sight(self.snapshot, snapshot) and (not ("
-        "self.reads_budgets and snapshot.cluster.budgets is not self.snapshot.cluster.budgets)) a"
-        "nd (_values(record) == self.values)",
+        "engine.steady._Known.sees",
+        "return _same_sight(snapshot, self.snapshot) and (not self.reads_budgets or snapshot.clus"
+        "ter.budgets is budgets)",
+        "return _same_sight(self.snapshot, snapshot) and (not self.reads_budgets or snapshot.clus"
+        "ter.budgets is budgets)",
         "the comparison is the same from both sides",
     ),
     Equivalent(
@@ -285,8 +273,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "engine.steady.Steady.track",
-        "if recent and seen is not None and _same_sight(snapshot, seen):",
-        "if recent and seen is not None:",
+        "if recent and (not self._changed):",
+        "if recent:",
         "what is used again is compared by `holds` once more: this only saves time",
     ),
     Equivalent(
@@ -369,8 +357,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "engine.steady.Steady.track",
-        "if recent and seen is not None and _same_sight(snapshot, seen):",
-        "if recent and seen is not None and _same_sight(seen, snapshot):",
+        "self._changed = seen is None or not _same_sight(snapshot, seen)",
+        "self._changed = seen is None or not _same_sight(seen, snapshot)",
         "the comparison is the same from both sides",
     ),
     Equivalent(
@@ -447,10 +435,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "engine.loop.guarded_tick",
-        "ports.observer.ticked(ports.clock.now() - start, False, kind); "
-        "entry = entry_of(ports.new_id(), int(start), alarm)",
-        "entry = entry_of(ports.new_id(), int(start), alarm); "
-        "ports.observer.ticked(ports.clock.now() - start, False, kind)",
+        "ports.observer.ticked(ports.clock.now() - start, False, kind); entry = entry_of(ports.ne"
+        "w_id(), int(start), alarm)",
+        "entry = entry_of(ports.new_id(), int(start), alarm); ports.observer.ticked(ports.clock.n"
+        "ow() - start, False, kind)",
         "the alarm is only composed there; it is sent after both",
     ),
     Equivalent(

@@ -1,4 +1,4 @@
-"""What checks and decisions say. Elsewhere they are asked for their values: only here for their words.
+"""What checks, decisions and warnings say. Elsewhere their values are compared: only here their words.
 
 Each is made within its test: what is made while this file is read is not seen by a change of the code.
 """
@@ -15,6 +15,8 @@ import pytest
 from ebbtide.core.consolidation.pace import settled
 from ebbtide.core.nodes import gates
 from ebbtide.core.nodes.decide import decide
+from ebbtide.core.nodes.orphans import Foreign
+from ebbtide.core.nodes.timers import TimerTrouble, TimerWarning
 from ebbtide.core.nodes.unwell import NOT_READY, pool_well
 from ebbtide.model.check import Check, Gate
 from ebbtide.model.consolidation import ConsolidationSettings
@@ -531,3 +533,32 @@ def test_what_consolidation_does_is_said() -> None:
     )
     gone = decided(make_snapshot(marked), leaving, **on)
     assert gone.reason == "remove a1: emptied by consolidation"
+
+
+WARNINGS: list[tuple[TimerWarning | Foreign, str]] = [
+    (TimerWarning(TimerTrouble.NOT_TICKED, 301), "no tick for 5 min 1 s: that time does not count as idle"),
+    (
+        TimerWarning(TimerTrouble.STAMP_AHEAD, 40, "last_scale_at"),
+        "last_scale_at was 40 s in the future and is taken as now",
+    ),
+    (
+        TimerWarning(TimerTrouble.STAMP_AHEAD, 9000, "last_scale_at", 3600),
+        "last_scale_at was 2 h 30 min in the future and is taken as 1 h from now",
+    ),
+    (
+        TimerWarning(TimerTrouble.EMPTIED_AHEAD, 60),
+        "a node was empty from 60 s in the future and is taken as empty from now",
+    ),
+    (TimerWarning(TimerTrouble.WORK_AHEAD), "work that was stamped in the future is taken as begun now"),
+    (
+        Foreign("shop", "i-7", "general"),
+        "i-7 has the tag of cluster shop but no node here, and was launched with another configuration of "
+        "pool general: it is left alone. If another cluster has the same cluster.name, rename one of them; "
+        "else remove the instance by hand",
+    ),
+]
+
+
+@pytest.mark.parametrize(("warning", "says"), WARNINGS, ids=[says for _, says in WARNINGS])
+def test_what_warnings_say(warning: TimerWarning | Foreign, says: str) -> None:
+    assert str(warning) == says

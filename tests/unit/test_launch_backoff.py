@@ -107,6 +107,31 @@ def test_a_back_off_of_every_launch_is_not_narrowed_while_it_lasts() -> None:
     assert closed(without_capacity(SOLD_OUT), **before) == (2, 120, ())
 
 
+def never_joined(pool: str, key: str = "op-0") -> Slot:
+    return make_slot(key, pool=pool, state=SlotState.RECLAIMED, since=NOW, why=SlotCause.NO_NODE)
+
+
+def test_where_a_second_pool_fails_every_launch_waits() -> None:
+    """A broken image, or a token that is no longer valid: each pool would be tried in turn, all night."""
+    assert closed(never_joined("gpu"), never_joined("web", "op-1")) == (1, 60, ())
+    once = {"launch_failures": 1, "launch_backoff_until": NOW - 5, "launch_backoff_offers": ("gpu",)}
+    assert closed(never_joined("web"), **once) == (2, 120, ())
+    assert closed(never_joined("gpu"), **once) == (2, 120, ("gpu",))
+    every = {"launch_failures": 2, "launch_backoff_until": NOW - 5}
+    assert closed(never_joined("gpu"), **every) == (3, 240, ()), "as it was before"
+
+
+@pytest.mark.parametrize(
+    ("pool", "left", "expected"),
+    [("web", 900, (3, 900, ("gpu",))), ("web", 0, (0, -NOW, ())), ("gpu", 900, (0, -NOW, ()))],
+)
+def test_a_node_of_another_pool_does_not_end_the_back_off_of_a_broken_one(
+    pool: str, left: int, expected: tuple[int, int, tuple[str, ...]]
+) -> None:
+    held = {"launch_failures": 3, "launch_backoff_until": NOW + left, "launch_backoff_offers": ("gpu",)}
+    assert closed(make_slot(pool=pool, state=SlotState.READY, since=NOW), **held) == expected
+
+
 def test_a_node_that_became_ready_ends_it() -> None:
     ready = make_slot("op-1", state=SlotState.READY, since=NOW)
     assert closed(without_capacity(SOLD_OUT), ready, launch_backoff_offers=(OTHER,)) == (0, -NOW, ())

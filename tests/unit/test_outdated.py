@@ -118,7 +118,7 @@ POOLS = [
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("replace_drifted", [True, False])
-def test_a_glance_passes_over_no_worker_that_is_drifted_or_expired(pool: Pool, replace_drifted: bool) -> None:
+def test_a_glance_skips_no_worker_that_is_drifted_or_expired(pool: Pool, replace_drifted: bool) -> None:
     settings = make_settings(replace_drifted=replace_drifted, pools=(pool,))
     nodes, instances = [], []
     for number, (kind, launch_hash, dressed) in enumerate(

@@ -8,6 +8,7 @@ from ebbtide.core.nodes.timers import track
 from ebbtide.core.nodes.unwell import (
     NOT_READY,
     is_due,
+    longest_unwell,
     pool_well,
     still_there,
     track_unwell,
@@ -121,3 +122,11 @@ def test_on_a_silent_node_pods_past_their_grace_have_ended() -> None:
     pods = (ended, ending, unknown, running)
     assert still_there(SILENT, pods, NOW) == (ending, unknown, running)
     assert still_there(make_node(), pods, NOW) == pods
+
+
+def test_a_node_is_unwell_since_its_first_condition_and_others_not_at_all() -> None:
+    known = (Unwell("uid-a2", NOT_READY, NOW - 60), Unwell("uid-a2", "KernelDeadlock=True", NOW - 90))
+    record = make_record(unwell=known)
+    assert longest_unwell(DEADLOCKED, record) == known[1]
+    assert longest_unwell(SILENT, record) is None
+    assert longest_unwell(DEADLOCKED, make_record()) is None

@@ -268,6 +268,13 @@ def test_any_record_comes_back_from_its_item(record: Record) -> None:
     assert item.keys() - set(OPTIONAL_ATTRIBUTES) == to_item(Record()).keys()
 
 
+def test_a_back_off_that_is_about_no_offer_any_more_leaves_none_behind() -> None:
+    """On DynamoDB only attributes that are known as optional are removed."""
+    with_offers = to_item(Record(launch_backoff_until=9, launch_backoff_offers=("gpu",)))
+    without = to_item(Record(launch_backoff_until=9))
+    assert with_offers.keys() - without.keys() <= set(OPTIONAL_ATTRIBUTES)
+
+
 @pytest.mark.parametrize("kind", ["scaleDown", "consolidate"])
 def test_the_cause_of_an_abort_is_kept_next_to_its_reason(kind: str) -> None:
     begun = scale_down(RemovalState.PLANNED) if kind == "scaleDown" else consolidation(MoveState.LEFT)

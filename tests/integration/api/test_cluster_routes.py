@@ -93,7 +93,8 @@ def test_a_notice_in_progress_names_the_node_and_a_recommendation_takes_nothing_
     (spot,) = live.ports.store.load().spots
     (shown,) = client.get("/api/v1/status").json()["spots"]
     node = live.look().node_of[spot.instance_id].name
-    assert shown["reason"] == f"the cloud recommends to leave {node}, which it may take back soon"
+    assert shown["node"] == node
+    assert shown["reason"] == f"the cloud recommends replacing {node}: it may reclaim it soon"
     states = {each["name"]: each["state"] for each in client.get("/api/v1/nodes").json()["nodes"]}
     assert states[node] == "at risk", "nothing was taken back"
 

@@ -89,7 +89,7 @@ def test_a_launch_template_gives_what_is_not_said() -> None:
 @pytest.mark.parametrize(
     ("code", "status", "kind", "says"),
     [
-        ("InsufficientInstanceCapacity", 500, NoCapacity, "none of it now"),
+        ("InsufficientInstanceCapacity", 500, NoCapacity, "no capacity for it now"),
         ("SpotMaxPriceTooLow", 400, NoCapacity, "spot price"),
         ("MaxSpotInstanceCountExceeded", 400, NoCapacity, "higher quota"),
         ("VcpuLimitExceeded", 400, NoCapacity, "higher quota"),

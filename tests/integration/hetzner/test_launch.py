@@ -12,7 +12,7 @@ from ebbtide.adapters.clouds import identity
 from ebbtide.adapters.clouds.hetzner import HetznerCloud, HetznerSettings, make_client
 from ebbtide.errors import ConfigError, Final, NoCapacity, NotOurs, Retryable, Throttled, Unanswered
 from ebbtide.model.effect import Launch
-from ebbtide.model.events import Transition
+from ebbtide.model.events import Alarm, Transition
 from ebbtide.model.operation import Slot, SlotState
 from ebbtide.model.snapshot import Market
 from ebbtide.narrate import facts_in
@@ -129,7 +129,7 @@ def test_a_name_that_somebody_else_has_is_not_adopted(bench: HetznerBench) -> No
 @pytest.mark.parametrize(
     ("code", "kind", "says"),
     [
-        ("resource_unavailable", NoCapacity, "none of it now"),
+        ("resource_unavailable", NoCapacity, "no capacity for it now"),
         ("placement_error", NoCapacity, "placement group"),
         ("resource_limit_exceeded", NoCapacity, "higher one"),
         ("rate_limit_exceeded", Throttled, "rate limit"),
@@ -175,8 +175,8 @@ def test_the_servers_of_another_cluster_of_the_same_name_are_left_alone(
     other = bench.server.make("shop-general-other", "fsn1", "cpx32", labels)
     stage.ticks(bench.cloud, 80)
     assert (other["id"] in bench.server.servers) is stays
-    told = [entry for entry in stage.notifier.entries if str(other["id"]) in entry.says]
-    assert bool(told) is stays
+    alarms = facts_in(stage.notifier.entries, Alarm)
+    assert any(str(other["id"]) in alarm.detail for alarm in alarms) is stays
 
 
 def test_a_wrong_token_is_said_and_nothing_is_made(bench: HetznerBench) -> None:

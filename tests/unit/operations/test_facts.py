@@ -253,3 +253,15 @@ def test_launches_are_told_apart_by_their_keys_and_named_by_what_is_known_of_the
     told = list(facts.transitions(make_scale_up(asked, waits), make_scale_up(known, waits)))
     assert {changed.operation for changed in told} == {OperationKind.SCALE_UP}
     assert [(changed.name, changed.before) for changed in told] == [("i-b1", SlotState.RESERVED)]
+
+
+def test_only_the_end_of_a_drain_is_told_as_one() -> None:
+    planned = make_scale_down(make_removal("a1"))
+    draining, drained = (
+        replace(planned, removals=(replace(planned.removals[0], state=state, attempts=1),))
+        for state in (RemovalState.DRAINING, RemovalState.DRAINED)
+    )
+    (begun,), (ended,) = facts.transitions(planned, draining), facts.transitions(draining, drained)
+    assert type(begun) is Transition
+    assert isinstance(ended, DrainResult)
+    assert ended.attempts == 1

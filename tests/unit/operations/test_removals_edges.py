@@ -10,12 +10,21 @@ from ebbtide.core.operations import removals, scale_down, spot
 from ebbtide.core.operations.removals import absorb_removal
 from ebbtide.core.operations.situation import Closed, backoff_until, rest_nodes
 from ebbtide.model.effect import Breach, Evict, Outcome, OutcomeKind, SoftTaint, Uncordon
-from ebbtide.model.operation import AbortCause, Removal, RemovalCause, RemovalState, SlotCause, SlotState
+from ebbtide.model.operation import (
+    AbortCause,
+    Removal,
+    RemovalCause,
+    RemovalState,
+    SlotCause,
+    SlotState,
+    SpotEnd,
+)
 from ebbtide.model.pod import PodPhase
 from ebbtide.model.record import DrainBackoff
 from ebbtide.model.snapshot import InstanceState
 from tests.builders import (
     NOW,
+    make_node,
     make_nodes,
     make_pod,
     make_record,
@@ -203,3 +212,21 @@ def test_an_instance_that_is_going_is_not_given_back_when_its_notice_lapses() ->
     after = spot.advance(noticed, make_situation(going, record=with_work(noticed))).state
     assert after.removal is not None
     assert after.removal.state is not RemovalState.RELEASING
+
+
+def test_a_drain_that_nobody_followed_begins_its_time_again_and_loses_none() -> None:
+    settings = make_settings(drain_timeout_seconds=300)
+    late = replace(DRAINING, drain_deadline=NOW - 50)
+    assert removals.with_time_again(late, settings, NOW).drain_deadline == NOW + 300
+    longer = replace(DRAINING, drain_deadline=NOW + 900)
+    assert removals.with_time_again(longer, settings, NOW) == longer
+    for other in (PLANNED, DRAINED, RELEASING):
+        assert removals.with_time_again(other, settings, NOW) == other
+
+
+def test_a_node_that_an_answer_gave_back_is_not_taken_again_by_the_same_answer() -> None:
+    given_back = replace(DRAINING, state=RemovalState.RELEASED)
+    noticed = make_spot("a1", removal=given_back, replace=False)
+    situation = make_situation(fleet(make_node("a1")), record=with_work(noticed))
+    after = spot.advance(noticed, situation).state
+    assert (after.removal, after.closing) == (given_back, SpotEnd.NODE_STAYS)

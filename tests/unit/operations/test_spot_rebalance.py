@@ -28,6 +28,7 @@ from ebbtide.model.snapshot import InstanceState, Ownership, Snapshot
 from tests.builders import (
     NOW,
     make_node,
+    make_pod,
     make_pool,
     make_record,
     make_removal,
@@ -44,6 +45,7 @@ from tests.unit.operations.builders import (
     fleet,
     make_situation,
     with_instance,
+    with_pods,
     with_work,
     without_instance,
 )
@@ -246,3 +248,17 @@ def test_an_answer_that_came_off_needs_no_reason() -> None:
     kept = recommended(removal=stays, closing=SpotEnd.NODE_STAYS)
     assert spot.why_ended(kept, situation(kept)) == EndWhy(stays.why, stays.reason, stays.about)
     assert machine.close(kept, situation(kept)).reason == stays.reason
+
+
+def test_a_replacement_that_is_to_come_is_counted_where_it_will_stand() -> None:
+    """With it the minimum and the zone are kept; a node that cannot be drained gets none."""
+    seen = fleet(make_node("a1"), "b1", "b2")
+    work = recommended()
+    settings = make_settings(min_workers=3)
+    given = make_situation(seen, record=make_record(spots=(work,)), settings=settings)
+    slot = spot.advance(work, given).state.slot
+    assert slot is not None
+    assert slot.zone == "a"
+    bare = make_pod("bare", node_name="a1", controller="")
+    given = make_situation(with_pods(seen, bare), record=make_record(spots=(work,)), settings=settings)
+    assert spot.advance(work, given).state == work

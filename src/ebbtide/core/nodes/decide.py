@@ -104,10 +104,10 @@ def _why_nothing(verdicts: list[Verdict]) -> str:
     """A reason that holds for several actions, such as a cluster that cannot be read, is reported once."""
     told = [v for v in verdicts if v.action in (Action.SCALE_UP, Action.SCALE_DOWN)]
     told += [v for v in verdicts if v.action in WHERE_WANTED and v.checks[0].passed]
+    failed = [(v.failed.says, _spoken(v.action)) for v in told if v.failed]
     by_reason: dict[str, list[str]] = {}
-    for verdict in told:
-        if verdict.failed:
-            by_reason.setdefault(verdict.failed.says, []).append(f"no {_spoken(verdict.action)}")
+    for says, action in failed:
+        by_reason.setdefault(says, []).append(f"no {action}")
     return "; ".join(f"{', '.join(names)}: {says}" for says, names in by_reason.items())
 
 

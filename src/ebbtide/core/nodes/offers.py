@@ -65,12 +65,13 @@ def replacement_offer(
     """Like for like, in the zone of the pool with the fewest workers that has capacity. Where none has spot
     capacity, on demand: the cloud takes spot nodes back just when it has none to give."""
     zones, resting = workers_by_zone(snapshot, record), resting_offers(record, settings, snapshot.at)
-    node_type = pool.type_named(type_name) or pool.types[0]
+    node_type, residents = pool.type_named(type_name) or pool.types[0], residents_of(snapshot.cluster, pool)
     offers = [
         Offer(
             pool,
             node_type,
             zone,
+            residents,
             rests=offer_name(zone, market, node_type.name) in resting,
             fallback=fallback,
         )

@@ -165,10 +165,17 @@ def launch_backoff(record: Record, settings: Settings) -> LaunchBackoff:
 
 def _held_up(missed: Sequence[Slot], before: LaunchBackoff, now: int) -> tuple[str, ...]:
     """What launches wait for already, and what these slots show: of a pool where only capacity is missing,
-    the other offers may do; where anything else is wrong, as a rule all of its nodes fail."""
-    still = before.until > now
-    if still and not before.about:
+    the other offers may do; where anything else is wrong, as a rule all of its nodes fail. Where a second
+    pool fails like that, all of them do: otherwise each would be tried in turn, all night."""
+    sold_out, still = SlotCause.NO_CAPACITY, before.until > now
+    broken = {slot.pool for slot in missed if slot.why is not sold_out}
+    unknown = bool(before.failures) and not before.about
+    if (unknown and (still or broken)) or len(broken | pools_in(before.about)) > 1:
         return ()
-    sold_out = SlotCause.NO_CAPACITY
     shown = (each for slot in missed for each in (slot.refused if slot.why is sold_out else (slot.pool,)))
     return tuple(dict.fromkeys([*(before.about if still else ()), *shown]))
+
+
+def pools_in(about: Sequence[str]) -> frozenset[str]:
+    """The names of pools among what a back-off is about; all others are offers."""
+    return frozenset(each for each in about if "/" not in each)

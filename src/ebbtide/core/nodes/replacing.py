@@ -39,7 +39,7 @@ from ebbtide.core.nodes.unwell import (
 )
 from ebbtide.core.words import count_of, expected_nodes, notices_open
 from ebbtide.model.check import Check, NodeCause, Refusal, Values, Why, held_by, refused
-from ebbtide.model.operation import Removal, ScaleDown, Slot
+from ebbtide.model.operation import Removal, Slot
 from ebbtide.model.pod import NOTHING, Pod
 from ebbtide.model.pool import NodeType, Pool, RemovalReason
 from ebbtide.model.record import Record
@@ -128,11 +128,13 @@ class StandIns:
     """What may be launched where the offer that was chosen for a replacement has no capacity: only what would
     let the node go as well. Any other node of the pool would be one too many, each time it is tried."""
 
-    def __init__(self, snapshot: Snapshot, record: Record, settings: Settings, replaced: ScaleDown) -> None:
+    def __init__(
+        self, snapshot: Snapshot, record: Record, settings: Settings, removals: Sequence[Removal]
+    ) -> None:
         self._snapshot = snapshot
         self._record = record
         self._settings = settings
-        self._removals = replaced.removals
+        self._removals = removals
         self._successors = Successors(snapshot, record, settings)
 
     def serve(self, _: Slot, pool: Pool, zone: str, node_type: NodeType) -> bool:

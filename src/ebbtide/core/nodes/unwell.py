@@ -75,8 +75,6 @@ def track_unwell(
 
 
 def longest_unwell(node: Node, record: Record) -> Unwell | None:
-    if not record.unwell:
-        return None
     mine = [one for one in record.unwell if one.node_uid == node.uid]
     return min(mine, key=lambda one: (one.since, one.condition), default=None)
 

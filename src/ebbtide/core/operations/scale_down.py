@@ -205,7 +205,7 @@ def absorb(operation: ScaleDown, outcomes: Sequence[Outcome], situation: Situati
     followed, launched = operation.removals, operation.slots
     serves: Serves | None = None
     if slots.without_capacity(outcomes):
-        serves = StandIns(situation.snapshot, situation.record, situation.settings, operation).serve
+        serves = StandIns(situation.snapshot, situation.record, situation.settings, operation.removals).serve
     for outcome in outcomes:
         followed = tuple(removals.absorb_removal(r, outcome, situation) for r in followed)
         launched = tuple(

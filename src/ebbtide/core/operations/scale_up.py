@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ebbtide.core.nodes.offers import Serves
-from ebbtide.core.nodes.question import launch_backoff
+from ebbtide.core.nodes.question import launch_backoff, pools_in
 from ebbtide.core.nodes.substitutes import Substitutes
 from ebbtide.core.operations import slots
 from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers, stubborn_rests
@@ -79,8 +79,13 @@ def close(record: Record, operation: ScaleUp, settings: Settings, now: int) -> C
     if len(missed) < len(operation.slots):
         # Not from now: the last slot may be one that never joined, and its time is over already.
         ready_at = max(record.last_scale_at, operation.ready_at)
-        record = replace(record, last_scale_at=ready_at, launch_failures=0, launch_backoff_until=0)
-        record = replace(record, launch_backoff_offers=())
+        record = replace(record, last_scale_at=ready_at)
+        # A node of another pool says nothing about a pool that is broken.
+        ready = {slot.pool for slot in operation.slots if slot.state is SlotState.READY}
+        broken = pools_in(record.launch_backoff_offers) - ready
+        if broken and record.launch_backoff_until > now:
+            return Closed(replace(record, launch_backoff_offers=tuple(sorted(broken))), True)
+        record = replace(record, launch_failures=0, launch_backoff_until=0, launch_backoff_offers=())
         return Closed(record, True)
     if operation.requested:
         # Each time that it failed while it was open counts: it may have been extended all night.

@@ -19,9 +19,10 @@ from typing import assert_never
 from ebbtide.core.nodes import gates, orphans
 from ebbtide.core.nodes.capacity import condemned, open_removals, total
 from ebbtide.core.nodes.drain import Disruptions
-from ebbtide.core.nodes.offers import replacement_offer
+from ebbtide.core.nodes.offers import Offer, Serves, replacement_offer
 from ebbtide.core.nodes.question import none_in_progress
-from ebbtide.core.nodes.targets import why_kept, why_not_drainable
+from ebbtide.core.nodes.replacing import StandIns, Successors, pods_to_move
+from ebbtide.core.nodes.targets import Elsewhere, why_kept, why_not_drainable
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.situation import Closed, Situation, handed_over, rest_offers
 from ebbtide.model.check import NodeCause, Why, held_by
@@ -48,6 +49,7 @@ from ebbtide.model.snapshot import Node, Snapshot
 
 LAPSED = Obstacle(RemovalCause.LAPSED, "the interruption did not come")
 PAUSED = Obstacle(RemovalCause.ABORTED, "removals were paused", AbortCause.PAUSED.value)
+NO_PLACE = Why(NodeCause.NO_REPLACEMENT, "no new node of its pool would take its pods")
 NO_ROOM = Why(NodeCause.NO_REPLACEMENT, "no room for a replacement below the maximum")
 TOO_LONG = Obstacle(RemovalCause.ABORTED, "it took too long", AbortCause.TOO_LONG.value)
 ALLOWED: dict[SpotKind, frozenset[SpotKind]] = {
@@ -189,8 +191,24 @@ def _with_replacement(spot: Spot, situation: Situation) -> Spot:
         return replace(spot, replace=False)
     if pool.max_workers is not None and total(snapshot, record, pool.name) >= pool.max_workers:
         return spot
-    offer = replacement_offer(snapshot, record, situation.settings, pool, spot.instance_type)
-    return replace(spot, slot=replace(offer.slot(f"{spot.id}-{spot.noticed_at}"), since=situation.now))
+    offer = _offer(spot, pool, situation)
+    key = f"{spot.id}-{spot.noticed_at}"
+    return spot if offer is None else replace(spot, slot=replace(offer.slot(key), since=situation.now))
+
+
+def _offer(spot: Spot, pool: Pool, situation: Situation) -> Offer | None:
+    """Where the fewest workers are, if the pods of the node can run there, else where they can. An
+    interruption does not wait for a place for them."""
+    snapshot, record, settings = situation.snapshot, situation.record, situation.settings
+    usual = replacement_offer(snapshot, record, settings, pool, spot.instance_type)
+    node = snapshot.node_of.get(spot.instance_id)
+    if node is None:
+        return usual
+    successors, pods = Successors(snapshot, record, settings), pods_to_move(node, snapshot, unhealthy=False)
+    if successors.takes(usual, node, pods):
+        return usual
+    found, _ = successors.offer_for(node, pool, pods)
+    return usual if found is None and spot.kind is SpotKind.INTERRUPTION else found
 
 
 def _recommended(spot: Spot, situation: Situation) -> Spot:
@@ -240,11 +258,10 @@ def _why_kept(spot: Spot, situation: Situation) -> Why | None:
     if pool.may_be_empty:
         return Why(NodeCause.POOL_SLEEPS, f"its pool {spot.pool} sleeps", spot.pool)
     why = why_kept(node, snapshot, record) or why_not_drainable(node, snapshot, settings)
-    if why is not None:
-        return replace(why, says=f"{node.name} cannot go: {why.says}", about=why.about or node.name)
+    coming = why or _coming(spot, node, pool, situation)
+    if isinstance(coming, Why):
+        return replace(coming, says=f"{node.name} cannot go: {coming.says}", about=coming.about or node.name)
     removing = (_removal(spot, situation),)
-    ready = spot.slot is not None and spot.slot.state is SlotState.READY
-    coming = () if ready else (_coming(spot, pool, situation),)
     cluster = replace(snapshot.cluster, nodes=(*snapshot.cluster.nodes, *coming))
     replaced = replace(snapshot, cluster=cluster)
     checks = (
@@ -257,11 +274,16 @@ def _why_kept(spot: Spot, situation: Situation) -> Why | None:
     return held_by(checks)
 
 
-def _coming(spot: Spot, pool: Pool, situation: Situation) -> Node:
-    """The replacement, as it will stand in the cluster."""
-    seen, record, settings = situation.snapshot, situation.record, situation.settings
-    offer = spot.slot or replacement_offer(seen, record, settings, pool, spot.instance_type)
-    return Node(f"{spot.id}-replacement", "", pool=spot.pool, zone=offer.zone)
+def _coming(spot: Spot, node: Node, pool: Pool, situation: Situation) -> tuple[Node, ...] | Why:
+    """The replacement, as it will stand in the cluster, if it is not there yet; or the first pod that would
+    have no place."""
+    if spot.slot is not None and spot.slot.state is SlotState.READY:
+        # Another offer than the planned one may have come, or pods that waited may have taken its room.
+        return Elsewhere(situation.snapshot, situation.record).why_not([node]) or ()
+    place = spot.slot or _offer(spot, pool, situation)
+    if place is None:
+        return NO_PLACE
+    return (Node(f"{spot.id}-replacement", "", pool=spot.pool, zone=place.zone),)
 
 
 def _ended(spot: Spot, situation: Situation) -> Spot:
@@ -303,9 +325,13 @@ def _ended_removal(spot: Spot, removal: Removal, situation: Situation) -> Spot:
 
 
 def absorb(spot: Spot, outcomes: Sequence[Outcome], situation: Situation) -> Spot:
+    serves: Serves | None = None
+    if spot.kind is SpotKind.REBALANCE and slots.without_capacity(outcomes):
+        going = (_removal(spot, situation),)
+        serves = StandIns(situation.snapshot, situation.record, situation.settings, going).serve
     for outcome in outcomes:
         if spot.slot is not None:
-            slot = slots.absorb_slot(spot.slot, outcome, situation.settings, situation.now)
+            slot = slots.absorb_slot(spot.slot, outcome, situation.settings, situation.now, serves)
             spot = replace(spot, slot=slot)
         if spot.removal is not None:
             spot = replace(spot, removal=removals.absorb_removal(spot.removal, outcome, situation))

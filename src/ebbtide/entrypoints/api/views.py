@@ -123,6 +123,7 @@ def spot_shape(spot: Spot, now: int, snapshot: Snapshot, usual_seconds: int = 0)
         kind=f"spot {spot.kind}",
         started_at=spot.noticed_at,
         reason=reason,
+        node=name,
         steps=[_step(part, None, usual_seconds) for part in parts(spot)],
     )
 

@@ -46,6 +46,9 @@ class OperationShape(Shape):
     kind: str
     started_at: int
     reason: str
+    node: str = Field(
+        default="", description="That a spot notice is about; its instance, where it has not joined."
+    )
     abort_reason: str = ""
     steps: list[Step]
 

@@ -68,7 +68,7 @@ class Watchman:
     what the cluster shows."""
 
     def __init__(self, world: World, policies: PolicyStore, visitor: Visitor, room: bool = True) -> None:
-        """`room`: whether a node can always be launched for a wake; else it is enough that pods are wanted."""
+        """`room`: whether a node can always be launched for a wake; else pods need only be wanted."""
         self._world = world
         self._room = room
         self._policies = policies

@@ -165,7 +165,7 @@ def stuck(live: Live) -> str:
         return "no pod of a guarded workload may be evicted for 25 minutes"
     live.mood.before_eviction = lambda: _block(live)
     live.stage.world.plan(live.stage.world.now, "rebalance", _instance(live, node))
-    return f"the cloud recommends to leave {node.name}, and a disruption budget will not let its pods go"
+    return f"the cloud recommends replacing {node.name}, and a disruption budget will not let its pods go"
 
 
 def _block(live: Live) -> None:

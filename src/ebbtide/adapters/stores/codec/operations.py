@@ -68,10 +68,11 @@ OPTIONAL_ATTRIBUTES = (
     "headroomSeen",
     "recentDemand",
     "drainFailures",
+    "launchBackoffOffers",
     "refusedRemovals",
     "uncleanRemovalRuns",
 )
-"""What an item has only while there is an operation; removed again when that is closed."""
+"""What an item has only if there is something to say; a write without it removes the old value."""
 REMOVING_IDS = ("scaleDownActionId", "consolidateActionId")
 
 

@@ -48,7 +48,7 @@ function used(node, now) {
 
 // What is done with it and why, where an operation has it.
 function operationOn(name, status) {
-  const found = [status.launching, status.removing, ...status.spots, status.set_aside].filter(Boolean).find((each) => each.steps.some((step) => step.kind !== "move" && step.name === name) || (each.kind.startsWith("spot") && each.reason.split(/[ ,]/).includes(name)));
+  const found = [status.launching, status.removing, ...status.spots, status.set_aside].filter(Boolean).find((each) => each.steps.some((step) => step.kind !== "move" && step.name === name) || each.node === name);
   const held = found?.steps.find((step) => step.name === name && step.reason)?.reason;
   return found ? `. ${capital(found.reason.replace(/^consolidation: /, ""))}${held ? `; ${held}` : ""}` : "";
 }
