@@ -111,7 +111,7 @@ def test_services_are_given_back_before_an_uninstall_unless_nobody_would_answer(
         pod = members("192.0.2.9")
         pod["metadata"] = {"name": "a-pod", "labels": {"kubernetes.io/service-name": refs[0].name}}
         kube.api.post(SLICES.format("default"), pod)
-        assert "Add --all to release every Service" in shell.run("gate", "release", code=2).err
+        assert "give --all to release every Service" in shell.run("gate", "release", code=2).err
         assert len(services.list_taken()) == 2
         said = shell.run("gate", "release", "--all", code=1).out
         assert "Service default/release-shop: released" in said

@@ -262,7 +262,7 @@ def test_savings_have_a_bar_for_each_day_and_can_be_rebuilt(ask: Ask) -> None:
     [
         (("--from", "2026-13-01"), "--from: '2026-13-01' is not a day"),
         (("--from", "2026-02-02", "--to", "2026-02-01"), "--from: 2026-02-02 is after 2026-02-01"),
-        (("--json", "--csv"), "--json and --csv cannot both be"),
+        (("--json", "--csv"), "use either --json or --csv"),
         (("web", "jobs"), "one policy at a time"),
     ],
 )

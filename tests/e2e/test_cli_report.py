@@ -38,7 +38,7 @@ def test_without_a_browser_it_says_what_to_install_and_writes_nothing(shell: She
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ((), "say where to"),
+        ((), "give --html FILE, --png FILE, or both"),
         (("--html", "r.html", "--from", "yesterday"), "is not a day"),
         (("--html", "r.html", "--from", "2026-02-02", "--to", "2026-02-01"), "is after"),
         (("--html", "r.html", "--from", "2999-01-01"), "still to come"),

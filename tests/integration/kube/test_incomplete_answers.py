@@ -127,7 +127,7 @@ def test_a_node_that_others_keep_changing_is_left_for_later() -> None:
             return status(409, "the object has been modified")
         return 200, json.dumps(node("a1", metadata={"uid": "u", "resourceVersion": "5", "name": "a1"}))
 
-    with api_server(answer) as connection, pytest.raises(Retryable, match="changed by others"):
+    with api_server(answer) as connection, pytest.raises(Retryable, match="others keep changing the node"):
         KubeCluster(connection).cordon(Cordon("a1", "u", "op-1"), 5)
 
 
