@@ -71,7 +71,7 @@ def is_at_rest(record: Record) -> bool:
 
 def strike(page: Page, fault: str) -> None:
     page.get_by_role("button", name=fault, exact=True).click()
-    heading = page.get_by_role("heading", name=f"What is being survived: {fault}")
+    heading = page.get_by_role("heading", name=f"Surviving: {fault}")
     expect(heading).to_be_visible()
     expect(page.locator(".situation .here").first).to_be_visible()
     expect(events(page).first).to_contain_text("A person broke something")
@@ -100,7 +100,7 @@ def test_what_is_done_about_a_fault_is_a_timeline_and_its_end_an_event(
     assert serious(page) == []
     step_until(live, lambda: is_over(live))
     expect(page.locator(".situation .pill.good")).to_contain_text("survived after")
-    expect(page.locator(".situation h2")).to_have_text(f"What was survived: {fault}")
+    expect(page.locator(".situation h2")).to_have_text(f"Survived: {fault}")
     expect(page.locator(".situation li.past")).to_have_count(
         len(live.situation.lines) if live.situation else 0
     )

@@ -91,7 +91,7 @@ def test_the_first_replacement_is_no_count_of_all() -> None:
     assert said == {"The first replacement is launched, 6 s after the fault."}
 
 
-def test_another_runner_took_over_once_it_goes_on_with_the_drain_and_not_with_something_else() -> None:
+def test_another_runner_took_over_once_it_continues_the_drain_and_not_something_else() -> None:
     died = Alarm(AlarmKind.RUNNER_DIED, "killed")
     other = effect(EffectKind.TERMINATE, OperationKind.SCALE_DOWN, "b1")
     drain = effect(EffectKind.EVICT, OperationKind.INTERRUPTION, "a1")

@@ -195,7 +195,7 @@ def taken_over(seen: Evidence) -> str:
     died = [entry for entry in seen.of(LogKind.ALARM) if entry.data.get("alarm") == AlarmKind.RUNNER_DIED]
     later = [entry for entry in seen.of(LogKind.EFFECT) if died and entry.id > died[0].id]
     facts = [fact_in(entry, EffectDone) for entry in later]
-    # Of the drain itself: another operation may go on meanwhile.
+    # Of the drain itself: another operation may continue meanwhile.
     if not any(fact is not None and fact.operation in SPOT for fact in facts):
         return ""
     return f"The other runner continues from the record, {seen.after} after the fault."

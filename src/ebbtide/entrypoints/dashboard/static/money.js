@@ -11,6 +11,7 @@ const RANGES = [[24, "24 h"], [168, "7 d"], [720, "30 d"]];
 const HOURS_A_MONTH = 730;
 const REFRESH_MS = 5000;
 const LISTED = 8;
+const MOST_NAMED = 100;
 // The id of an operation tells people nothing here.
 const nameless = (says) => says?.replace(/ \(operation [^)]*\)/g, "");
 
@@ -59,24 +60,27 @@ export function money(main, { refresh }) {
       source("/api/v1/costs")));
   }
 
-  function drawShares(spending) {
-    const rows = (all) => {
+  function drawShares(spending, waiting) {
+    const pending = (name) => waiting.filter((pod) => pod.startsWith(`${name}/`)).length;
+    const rows = (all, counts = (each) => each.count) => {
       const hourly = all.map((each) => each.per_hour);
       const monthly = hourly.map((each) => Number(each) * HOURS_A_MONTH);
       const digits = [decimals(hourly), decimals(monthly)];
-      return all.map((each, at) => [each.name, each.count, sum(hourly[at], spending.currency, digits[0]), `${each.unpriced ? "at least " : ""}${sum(monthly[at], spending.currency, digits[1])}`]);
+      return all.map((each, at) => [each.name, counts(each), sum(hourly[at], spending.currency, digits[0]), `${each.unpriced ? "at least " : ""}${sum(monthly[at], spending.currency, digits[1])}`]);
     };
     const total = (all) => all.reduce((added, each) => added + Number(each.per_hour), 0);
     const unasked = total(spending.pools) - total(spending.namespaces);
     const pools = rows(spending.pools);
-    const namespaces = rows(spending.namespaces);
+    // Of very many the status names the first hundred alone.
+    const most = waiting.length < MOST_NAMED ? "" : "at least ";
+    const namespaces = rows(spending.namespaces, (each) => (pending(each.name) ? `${each.count} (${most}${pending(each.name)} pending)` : each.count));
     const slept = decimals(spending.namespaces.map((each) => each.slept));
     redraw(parts.pools, card("By pool", table("Cost by pool", [["pool"], ["nodes", "number"], ["an hour", "number"], ["a month at this rate", "number"], ["not requested", "number"]],
       spending.pools.map((each, at) => [...pools[at], Number(each.per_hour) ? share(Number(each.idle_per_hour) / Number(each.per_hour)) : "–"])),
     h("p", { class: "quiet" }, "Not requested: the share of the cost that no pod's requests use."), source("/api/v1/spending")));
     redraw(parts.namespaces, card("By namespace", table("Cost by namespace", [["namespace"], ["pods", "number"], ["an hour", "number"], ["a month at this rate", "number"], ["saved by sleep", "number"]],
       spending.namespaces.map((each, at) => [...namespaces[at], Number(each.slept) ? sum(each.slept, spending.currency, slept) : "–"])),
-    h("p", { class: "quiet" }, `A pod costs the larger of its CPU and memory share of its node.${unasked > 0.005 ? ` The other ${sum(unasked, spending.currency)} an hour are for what no pod requests.` : ""}`), source("/api/v1/spending")));
+    h("p", { class: "quiet" }, `Pods on workers; those on the control plane are not counted. A pod costs the larger of its CPU and memory share of its node.${unasked > 0.005 ? ` The other ${sum(unasked, spending.currency)} an hour are for what no pod requests.` : ""}`), source("/api/v1/spending")));
   }
 
   function drawPossible(report, currency, unread) {
@@ -124,7 +128,7 @@ export function money(main, { refresh }) {
       drawnAt = performance.now();
       drawSums(spending);
       drawCost(costs);
-      drawShares(spending);
+      drawShares(spending, status.waiting);
       drawPossible(report, spending.currency, status.stale.some((each) => ["cluster", "cloud"].includes(each.source)));
       redraw(parts.whatif, whatIf(tried.backtest));
       if (summary) drawSleep(summary);

@@ -31,6 +31,7 @@ export function now(main, { say, refresh, drawn }) {
   const trend = new Trend();
   let hours = 6;
   let drawnAt = -Infinity;
+  let whole = false;
   const ranges = HOURS.map((each) => h("button", { type: "button", class: "chip", "data-asks": "", "aria-pressed": String(each === hours), onclick: () => range(each) }, `${each} h`));
   const parts = { says: h("div"), numbers: h("div"), headroom: h("div"), picked: h("div", { "aria-live": "polite" }), operation: h("div"), waiting: of("cluster", h("div")), unknown: h("div"), brakes: h("div") };
   main.append(
@@ -41,7 +42,7 @@ export function now(main, { say, refresh, drawn }) {
       // On a phone in this order: what is in progress first, what holds it back last.
       h("div", {}, faults.panel, parts.operation),
       h("div", { class: "body" },
-        of("cluster", card("Last hours", h("p", { class: "row", role: "group", "aria-label": "Range" }, ranges), trend.element, source("/api/v1/costs"))),
+        of("cluster", card("Last hours", h("p", { class: "row", role: "group", "aria-label": "Range" }, ranges), trend.element, h("p", { class: "quiet source" }, "A dot is an event of the list below."), source("/api/v1/costs"))),
         of("cluster", card("Nodes", tiles.choice, parts.unknown, tiles.element, legend(), parts.picked, source("/api/v1/nodes"))),
         feed.element),
       h("div", {}, parts.waiting, parts.brakes)),
@@ -77,15 +78,18 @@ export function now(main, { say, refresh, drawn }) {
     tiles.update(nodes.nodes.filter((node) => node.worker), status.now);
     redraw(parts.says, [h("p", { class: "headline", role: "status" }, `${headline()}.`),
       // The link comes first: a long sentence is cut, so the page below it does not jump with its length.
-      h("p", { class: "quiet tick", title: status.says }, status.last_decision
+      h("p", { class: `quiet tick${whole ? " whole-text" : ""}`, title: status.says }, status.last_decision
         ? [h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}`, "data-key": "decision" },
-          `Decision of ${clock(status.last_decision.at)}`), ". "] : "", "Last tick: ", sentence(decided(status.says), inProgress().length > 0)),
+          `Decision of ${clock(status.last_decision.at)}`), ". "] : "", "Latest: ", sentence(decided(status.says)),
+        h("button", { type: "button", hidden: true, "data-key": "more", "aria-expanded": String(whole), onclick: () => { whole = !whole; draw(); } }, whole ? "less" : "more")),
       status.last_alarm && status.now - status.last_alarm.at < 3600
         ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null,
       ...status.stale.length ? [] : status.problems.map((problem) => h("p", { class: "bad" }, problem))].flat());
+    const tick = main.querySelector(".tick");
+    if (tick) tick.querySelector("button").hidden = !whole && tick.scrollHeight <= tick.clientHeight;
     redraw(parts.numbers, stats([
       ["workers", counted(`${status.workers} of ${status.max_workers}`)],
-      ["pods", counted(status.pods)], ["pending", counted(status.waiting.length), status.waiting.length ? "warn" : ""],
+      ["pods on nodes", counted(status.pods)], ["pending", counted(status.waiting.length), status.waiting.length ? "warn" : ""],
       ["CPU", status.cpu === null && status.last_cpu !== null ? `${share(status.last_cpu)} (old)` : share(status.cpu), "", "metrics"],
       ["cost an hour", money(status.cost_per_hour, status.currency), status.unpriced ? "warn" : ""],
       ["last tick", !status.ticked_at ? "never" : isOld() ? clock(status.ticked_at) : `${span(status.now - status.ticked_at)} ago`],
