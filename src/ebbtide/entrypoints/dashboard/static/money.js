@@ -32,7 +32,7 @@ export function money(main, { refresh }) {
     refresh();
   }
 
-  function drawSums(spending) {
+  function drawSums(spending, now) {
     const { currency, month, saved } = spending;
     const total = CAUSES.reduce((all, [key]) => all + Number(saved[key]), 0);
     const paid = Number(spending.paid);
@@ -44,7 +44,7 @@ export function money(main, { refresh }) {
         ["range of the month", month?.low ? `${sum(month.low, currency)} to ${sum(month.high, currency)}` : "not known yet"]]),
       stackedByDay(days, ["paid", ...CAUSES.map(([key]) => key)], "Paid and saved by day", `${currency} a day`),
       h("ul", { class: "legend" }, h("li", { class: "paid" }, `paid ${sum(paid, currency)}`), CAUSES.map(([key, name]) => h("li", { class: key }, `${name} ${sum(saved[key], currency)}`))),
-      h("p", { class: "quiet" }, `Saved compared with ${spending.compared_with}.`, month ? ` The month is projected from ${plural(month.days, "whole day")}, its range from the cheapest and the most expensive week.` : ""),
+      h("p", { class: "quiet" }, `Saved compared with ${spending.compared_with}.${days.at(-1)?.date === new Date(now * 1000).toISOString().slice(0, 10) ? " The last bar is today so far." : ""}`, month ? ` The month is projected from ${plural(month.days, "whole day")}, its range from the cheapest and the most expensive week.` : ""),
       h("details", { "data-key": "spending-table" }, h("summary", {}, "As a table"), table("Paid and saved by day", [["day"], ["paid", "number"], ...CAUSES.map(([, name]) => [name, "number"])],
         days.slice().reverse().map((day) => [day.date, day.paid.toFixed(2), ...CAUSES.map(([key]) => day[key].toFixed(2))]))),
     ] : h("p", { class: "quiet" }, "No price is known, or prices are in several currencies: nothing can be added up."), source("/api/v1/spending")));
@@ -126,7 +126,7 @@ export function money(main, { refresh }) {
         askScaling("/api/v1/scaling/savings/summary"), ask("/api/v1/consolidation"), ask("/api/v1/prices"), ask("/api/v1/backtest")]);
       // Only once it was read: a refresh that failed is made again at once.
       drawnAt = performance.now();
-      drawSums(spending);
+      drawSums(spending, status.now);
       drawCost(costs);
       drawShares(spending, status.waiting);
       drawPossible(report, spending.currency, status.stale.some((each) => ["cluster", "cloud"].includes(each.source)));

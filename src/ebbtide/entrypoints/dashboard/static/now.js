@@ -4,6 +4,7 @@ import { ask } from "./api.js";
 import { card, stats, h, redraw, source } from "./dom.js";
 import { Faults } from "./faults.js";
 import { Feed } from "./feed.js";
+import { kindOf } from "./folding.js";
 import { isOld, sampledAgo } from "./health.js";
 import { Tiles, legend } from "./tiles.js";
 import { joined, timeline } from "./timeline.js";
@@ -80,7 +81,7 @@ export function now(main, { say, refresh, drawn }) {
       // The link comes first: a long sentence is cut, so the page below it does not jump with its length.
       h("p", { class: `quiet tick${whole ? " whole-text" : ""}`, title: status.says }, status.last_decision
         ? [h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}`, "data-key": "decision" },
-          `Decision of ${clock(status.last_decision.at)}`), ". "] : "", "Latest: ", sentence(decided(status.says)),
+          `Decision of ${clock(status.last_decision.at)}`), stands() ? ", unchanged since. " : ". "] : "", "Latest: ", sentence(decided(status.says)),
         h("button", { type: "button", hidden: true, "data-key": "more", "aria-expanded": String(whole), onclick: () => { whole = !whole; draw(); } }, whole ? "less" : "more")),
       status.last_alarm && status.now - status.last_alarm.at < 3600
         ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null,
@@ -103,6 +104,11 @@ export function now(main, { say, refresh, drawn }) {
         status.waiting.length > SHOWN ? h("p", { class: "quiet" }, `and ${status.waiting.length - SHOWN} more`) : null]
       : [h("p", { class: "quiet" }, counted(isOld("cluster") ? "No pod was pending." : "No pod is pending."))]));
     redraw(parts.brakes, brakes());
+  }
+
+  // The same decision is not logged again: an old one that did nothing is still the newest.
+  function stands() {
+    return !isOld() && kindOf(status.last_decision) === "nothing" && status.ticked_at > status.last_decision.at;
   }
 
   // What the page cannot ask any more is told as of when it last could.
@@ -150,8 +156,8 @@ export function now(main, { say, refresh, drawn }) {
   function brakes() {
     const paused = status.brakes.find((brake) => brake.name === "pause")?.on;
     const lines = status.brakes.map((brake) => h("li", { class: brake.on ? "warn" : "" },
-      h("span", { class: "mark", "aria-hidden": "true" }, brake.on ? "■" : "□"), `${brake.name}: ${brake.says}`));
-    const lease = h("li", {}, h("span", { class: "mark", "aria-hidden": "true" }, "□"), `lease: ${status.lease_says}`);
+      h("span", { class: "mark", "aria-hidden": "true" }, brake.on ? "■" : "–"), `${brake.name}: ${brake.says}`));
+    const lease = h("li", {}, h("span", { class: "mark", "aria-hidden": "true" }, "–"), `lease: ${status.lease_says}`);
     const button = h("button", { type: "button", class: paused ? "" : "danger", "data-key": "pause", onclick: () => turn(!paused) },
       paused ? "Allow removals again" : "Pause all removals");
     return card(isOld() ? "Brakes when last read" : "Brakes", h("ul", { class: "steps" }, lines, lease), h("p", {}, button));

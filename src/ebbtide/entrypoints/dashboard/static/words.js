@@ -87,11 +87,14 @@ export function plainly(says) {
   return says.replace(LAUNCH, "a new node").replace(STEP, (_, before, after) => (before === "new" ? `is ${word(after)}` : `was ${word(before)}, is ${word(after)}`));
 }
 
-// A notice for each of many nodes, one after the other, is no sentence to read.
-const NOTICE = /^interruption of \S+(?: \(\S+\))? received: the instance will be gone at (.+)$/;
+// A notice for each of many nodes, one after the other, is no sentence to read. Nor are they counted: the last of a long
+// text are cut off.
+const NOTICE = /^interruption of (?:\S+(?: \(\S+\))? received: the instance will be gone at (.+)|.*…)$/;
 function summedUp(parts) {
-  const times = parts.map((part) => part.match(NOTICE)?.[1]).filter(Boolean);
-  return times.length < 2 ? parts : [`${plural(times.length, "spot notice")} received: the first instance will be gone at ${times.sort()[0]}`, ...parts.filter((part) => !NOTICE.test(part))];
+  const notices = parts.map((part) => part.match(NOTICE)).filter(Boolean);
+  if (notices.length < 2) return parts;
+  const [first] = notices.map((found) => found[1]).filter(Boolean).sort();
+  return [`spot notices received, instances will be gone from ${first} on`, ...parts.filter((part) => !NOTICE.test(part))];
 }
 
 // What was decided, without the steps that follow from it, where anything else is said.
