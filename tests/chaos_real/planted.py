@@ -27,10 +27,7 @@ BUGS = (
         Mutant(
             "what is used again is not woken",
             "idle._asleep",
-            """
-            why = replace(why, says=f"activity while at zero: {why.says}")
-            return IdleStep(state, Wanted.WAKE, why=why)
-            """,
+            "return IdleStep(state, NextStep.WAKE, why=why)",
             "return IdleStep(state)",
         ),
         shows=f"{SLEEPER}, which is in use, is not up",

@@ -45,5 +45,5 @@ def test_a_lease_that_was_given_back_meanwhile_is_taken(store: GivenBackMeanwhil
 
 def test_a_lease_that_others_take_again_and_again_is_not_waited_for(store: GivenBackMeanwhile) -> None:
     store.again = TAKES
-    with pytest.raises(LeaseLost, match="taken and given back by others"):
+    with pytest.raises(LeaseLost, match="keeps being taken by others"):
         store.acquire(CLUSTER_LEASE, "us", 30)
