@@ -91,7 +91,7 @@ def test_a_page_that_is_opened_in_an_outage_does_not_jump(
             assert shift < MOST_SHIFT, (name, moved)
 
 
-def test_what_became_of_a_node_or_a_pod_is_told_of_when_it_was_last_read(
+def test_the_answer_for_a_node_or_a_pod_is_said_to_be_that_of_the_last_look(
     browser: Browser, clock: VirtualClock
 ) -> None:
     """ "It is not pending: it is on a1" was said of a pod that nobody had seen for minutes."""
