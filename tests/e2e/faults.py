@@ -58,7 +58,7 @@ more counts: the event of an earlier press stays in the feed."""
 def watch(page: Page, fault: str) -> None:
     shown = FAULTS[fault]
     wanted = {
-        "panel": (".situation h2", f"What is being survived: {fault}"),
+        "panel": (".situation h2", f"Surviving: {fault}"),
         "steps": (".situation .survived li.past, .situation .survived li.here", ""),
         "event": (".feed li[data-group=person]", shown.said),
     }

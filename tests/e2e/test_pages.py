@@ -285,8 +285,8 @@ def test_a_fault_is_told_in_the_panel_and_the_feed_while_it_is_answered_and_when
     panel = page.locator(".situation")
     watch(page, fault)
     page.get_by_role("button", name=fault, exact=True).click()
-    expect(panel.get_by_role("heading", name=f"What is being survived: {fault}")).to_be_visible()
-    expect(page.get_by_text("Time is slowed to 12 times the clock")).to_be_visible()
+    expect(panel.get_by_role("heading", name=f"Surviving: {fault}")).to_be_visible()
+    expect(page.get_by_text("Until this is over, time passes 12 times as fast")).to_be_visible()
     said = card(page, "Events").locator("li[data-group=person]").first
     expect(said).to_contain_text("A person broke something")
     # Before time is stopped: the page reads what the demo shows only while nobody holds its lock.
@@ -296,7 +296,7 @@ def test_a_fault_is_told_in_the_panel_and_the_feed_while_it_is_answered_and_when
     with live.lock:
         if fault == "API server gone":
             expect(page.locator("#live")).to_have_text("stale")
-            expect(page.locator("dl.stats").first).not_to_contain_text(re.compile("(workers|pods)0"))
+            expect(page.locator("dl.stats").first).not_to_contain_text(re.compile("(workers|pods on nodes)0"))
             expect(page.locator(".tile").first).to_be_visible()
     print(f"{fault}, milliseconds after the press: {page.evaluate('window.seen')}")
     resolve(live)

@@ -217,6 +217,38 @@ DECIDED = (
 )
 
 
+WORDS = """async (says) => {
+  const { decided, decidedAt, sentence } = await import("/static/words.js");
+  const at = (now) => decidedAt({ kept_at: 100000 }, now);
+  return [at(100040), at(100005), sentence(decided(says))];
+}"""
+NOTICES = (
+    "nothing to do: all fit; "
+    "interruption of a1 (i-a1) received: the instance will be gone at 15:10 UTC; "
+    "interruption of b1 (i-b1) received: the instance will be gone at 15:09 UTC; "
+    "interruption of c1 …"
+)
+
+
+def test_what_was_said_a_while_ago_has_its_time_and_notices_are_one_sentence(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    """A node page said "the last scaling was 40 s ago" 40 s later; Now listed ten notices one by one."""
+    cluster = Synthetic(clock, make_snapshot([make_node("a1")]))
+    with serving(cluster.site()) as url, opened(browser, url) as watched:
+        old, fresh, said = watched.page.evaluate(WORDS, NOTICES)
+        assert old.startswith(" as of ")
+        assert fresh == ""
+        assert "spot notices" in said
+        assert "15:09 UTC" in said
+        assert not any(name in said for name in ("a1", "b1", "c1", "15:10"))
+
+
+TIME_OF = """(_, at) =>
+  new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" })"""
+"""As the browser writes it."""
+
+
 def test_repeated_decisions_to_do_nothing_are_one_row_with_its_span(
     browser: Browser, clock: VirtualClock
 ) -> None:
@@ -231,7 +263,10 @@ def test_repeated_decisions_to_do_nothing_are_one_row_with_its_span(
     with serving(cluster.site()) as url, opened(browser, url.replace("/now", "/why")) as watched:
         page = watched.page
         expect(page.locator("details.idle")).to_have_count(2)
-        expect(page.locator("details.idle").first).to_contain_text("for 70 s (2 decisions), at last: because")
+        newest = page.locator("details.idle").first
+        expect(newest).to_contain_text("Nothing new decided for 70 s (2 decisions)")
+        said_at = newest.evaluate(TIME_OF, NOW - 40)
+        expect(newest).to_contain_text(f"the last one, of {said_at}: because")
         expect(page.locator("details.idle").last).to_contain_text("for 3 min (3 decisions)")
         expect(page.locator("details.scale_up")).to_have_count(1)
         page.get_by_role("button", name="What was done").click()
@@ -407,7 +442,7 @@ def with_node(seen: Snapshot, name: str) -> Snapshot:
     return replace(seen, cluster=ClusterView((*seen.cluster.nodes, make_node(name)), seen.cluster.pods))
 
 
-VALUES = ("workers3 of", "pods2", "pending1", "CPU41%")
+VALUES = ("workers3 of", "pods on nodes2", "pending1", "CPU41%")
 
 
 def test_an_outage_of_the_cluster_shows_the_last_values_with_their_age_and_never_zeros(
@@ -450,7 +485,7 @@ def test_a_server_that_never_read_the_cluster_says_unknown_and_not_zero(
     cluster = Synthetic(clock, Snapshot(NOW, problems=("the cluster could not be read: no answer",)))
     with serving(cluster.site()) as url, opened(browser, url) as watched:
         shown = watched.page.locator("dl.stats").first
-        for name in ("workers", "pods", "pending", "CPU", "cost an hour"):
+        for name in ("workers", "pods on nodes", "pending", "CPU", "cost an hour"):
             expect(shown).to_contain_text(f"{name}unknown")
         expect(watched.page.locator("#trouble")).to_contain_text("Nothing is known of it")
         assert watched.errors == []

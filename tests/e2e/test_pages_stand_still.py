@@ -91,6 +91,16 @@ def test_a_page_that_is_opened_in_an_outage_does_not_jump(
             assert shift < MOST_SHIFT, (name, moved)
 
 
+def test_the_answer_for_a_node_or_a_pod_is_said_to_be_that_of_the_last_look(
+    browser: Browser, clock: VirtualClock
+) -> None:
+    """ "It is not pending: it is on a1" was said of a pod that nobody had seen for minutes."""
+    with serving(read_once(clock, UNREAD["cluster"])) as url, opened(browser, url) as watched:
+        for asked in ("node=a1", "pod=default/web"):
+            watched.show(f"why/?{asked}")
+            expect(watched.page.locator(".says")).to_contain_text("When last read: ")
+
+
 class Deaf(MemoryStore):
     def load(self) -> Record:
         raise Retryable("the store does not answer")

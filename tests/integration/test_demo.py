@@ -17,16 +17,26 @@ from ebbtide.core.words import a_while
 from ebbtide.engine.scale_to_zero.context import read_stretch
 from ebbtide.entrypoints.api.app import make_app
 from ebbtide.entrypoints.cli.demo_page import demo_live, demo_site
-from ebbtide.model.events import AlarmKind, CostNoted, FaultStruck, PolicyStep
+from ebbtide.model.effect import OutcomeKind
+from ebbtide.model.events import (
+    Alarm,
+    AlarmKind,
+    CostNoted,
+    EffectDone,
+    EffectKind,
+    FaultStruck,
+    OperationKind,
+    PolicyStep,
+)
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
 from ebbtide.model.snapshot import Market
-from ebbtide.narrate import fact_in, facts_in
+from ebbtide.narrate import entry_of, fact_in, facts_in
 from ebbtide.simulator.run.history import WEEK_SECONDS, read_history, start_before
 from ebbtide.simulator.run.live import Live
 from ebbtide.simulator.run.replicas import Replicas
 from ebbtide.simulator.run.scenes import SIDE_PROJECTS, shop_scene
-from ebbtide.simulator.run.situation import Evidence, LiveSituation
+from ebbtide.simulator.run.situation import Evidence, LiveSituation, evicting, replacing, taken_over
 
 NOW = 1_900_000_000
 DAY = 86_400
@@ -48,6 +58,45 @@ def test_a_span_is_that_between_the_clocks_that_are_shown() -> None:
     """ "96 s after the fault" stood next to "survived after 97 s"."""
     seen = Evidence(NOW + 0.9, NOW + 97.2, (), Record(), 0, 0, fits=True, troubled=False)
     assert seen.after == a_while(97)
+
+
+BEGAN = NOW - 6
+
+
+def evidence(*facts: EffectDone | Alarm) -> Evidence:
+    entries = [entry_of(f"{number:08d}", NOW, fact) for number, fact in enumerate(facts, 1)]
+    return Evidence(BEGAN, NOW, entries, Record(), 0, 0, fits=True, troubled=False)
+
+
+def effect(kind: EffectKind, operation: OperationKind, node: str) -> EffectDone:
+    return EffectDone("op", operation, kind, OutcomeKind.DONE, node, pod="shop/web-0")
+
+
+def test_an_eviction_is_no_pod_that_left_and_times_count_from_the_fault() -> None:
+    """ "23 pods moved off 10 nodes, 6 s after the notice" stood there while they were still draining,
+    4 s after the notice."""
+    lost = OperationKind.INTERRUPTION
+    seen = evidence(effect(EffectKind.EVICT, lost, "a1"), effect(EffectKind.EVICT, lost, "a2"))
+    assert evicting(seen) == "2 pods asked to leave 2 nodes, 6 s after the fault."
+
+
+def test_the_first_replacement_is_no_count_of_all() -> None:
+    """ "6 replacements launched" stayed there when 10 were."""
+    said = {
+        replacing(
+            evidence(*(effect(EffectKind.LAUNCH, OperationKind.INTERRUPTION, f"n{n}") for n in range(many)))
+        )
+        for many in (1, 6, 10)
+    }
+    assert said == {"The first replacement is launched, 6 s after the fault."}
+
+
+def test_another_runner_took_over_once_it_continues_the_drain_and_not_something_else() -> None:
+    died = Alarm(AlarmKind.RUNNER_DIED, "killed")
+    other = effect(EffectKind.TERMINATE, OperationKind.SCALE_DOWN, "b1")
+    drain = effect(EffectKind.EVICT, OperationKind.INTERRUPTION, "a1")
+    assert taken_over(evidence(drain, died, other)) == ""
+    assert taken_over(evidence(died, other, drain))
 
 
 def clocks_agree(survived: LiveSituation, alarms: Sequence[LogEntry]) -> None:

@@ -68,7 +68,7 @@ def test_what_ends_a_launch_says_so() -> None:
     assert [PlanStop(cause, "default/web").says for cause in StopCause] == [
         "every pool is at its maximum",
         "every pool is at its maximum or its limits",
-        "default/web fits no node that may be launched now",
+        "default/web fits no further node that may be launched now",
     ]
 
 
@@ -85,7 +85,7 @@ PLAYED = make_pod(
         (
             WEB,
             [make_budget(0, name="web-pdb", app="web")],
-            "default/web-0 must wait: budget web-pdb allows no disruption now",
+            "default/web-0 must wait: PodDisruptionBudget web-pdb allows no disruption now",
         ),
         (
             WEB,

@@ -53,7 +53,10 @@ def test_at_rest_it_counts_nodes_and_pods() -> None:
     # B has only what runs on every node; that A was empty once is over.
     emptied = replace(make_record(), emptied=(Emptied(A.uid, NOW - 60), Emptied(B.uid, NOW - 60)))
     half = ClusterView((A, B), tuple(pod for pod in cluster(A, B).pods if pod.name != "web-b1"))
-    assert said(emptied, half) == "Nothing to do: 2 nodes for 3 pods, none pending; 1 node is empty"
+    assert (
+        said(emptied, half)
+        == "Nothing to do: 2 nodes for 3 pods, none pending; 1 node is empty and stays for now"
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,6 +206,14 @@ def test_no_pod_of_a_node_at_risk_moves_before_its_replacement_is_there() -> Non
     assert said(make_record(spots=(there,)), cluster(A)).endswith("; moving the pods")
     drained = replace(risky, removal=make_removal("a1", state=RemovalState.DRAINING))
     assert said(make_record(spots=(drained,)), cluster(A)).endswith("; moving the pods")
+
+
+def test_no_pod_moves_off_a_spot_node_that_is_drained() -> None:
+    """The headline said "moving the pods" next to "drained for 10 s"."""
+    drained = make_spot("a1", removal=make_removal("a1", state=RemovalState.DRAINED))
+    busy = make_spot("b1", removal=make_removal("b1", state=RemovalState.DRAINING))
+    assert said(make_record(spots=(drained,)), cluster(A)).endswith("; no pod is left to move")
+    assert said(make_record(spots=(drained, busy)), cluster(A, B)).endswith("; moving the pods")
 
 
 def test_an_outage_is_all_it_says() -> None:

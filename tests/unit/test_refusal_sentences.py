@@ -80,7 +80,7 @@ def test_what_is_said_of_pods_that_keep_a_node() -> None:
     bare = make_pod("bare", node_name="a1", controller="")
     assert said_of(bare) == "default/bare has no controller that would create it again"
     web = make_pod("web", node_name="a1", labels=(("app", "web"),))
-    assert said_of(web) == "default/web must wait: budget web allows no disruption now"
+    assert said_of(web) == "default/web must wait: PodDisruptionBudget web allows no disruption now"
     assert said_of(make_pod("web", node_name="a1", terminating=True)) == "default/web is still terminating"
     large = [make_pod(f"p-{name}", 2500, node_name=name) for name in ("a1", "a2")]
     assert said_of(*large) == "default/p-a1 would fit on no other node"

@@ -18,6 +18,7 @@ from ebbtide.entrypoints.views.spending import (
     with_sleepers,
 )
 from ebbtide.model.events import OperationClosed, OperationKind
+from ebbtide.model.pod import PodPhase
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView
 from tests.builders import make_pod
@@ -177,6 +178,17 @@ def test_a_node_is_paid_for_by_the_pods_that_ask_for_it_and_the_rest_is_idle() -
         Share("data", Decimal("0.025"), Decimal(0), 2, 1),
     ]
     assert shares_of(ClusterView(), Settings(), "EUR") == ([], [])
+
+
+def test_a_namespace_of_which_all_pods_are_pending_is_listed() -> None:
+    """It was left out of the money by namespace."""
+    nodes = (node("a", "small"),)
+    pods = (
+        make_pod("web", 1000, node_name="a", namespace="shop"),
+        make_pod("encoder", 1000, phase=PodPhase.PENDING, namespace="media"),
+    )
+    _, namespaces = shares_of(ClusterView(nodes, pods), SETTINGS, "EUR")
+    assert [(one.name, one.count) for one in namespaces] == [("shop", 1), ("media", 0)]
 
 
 def test_a_namespace_in_which_all_sleep_is_listed_with_what_its_sleep_saved() -> None:

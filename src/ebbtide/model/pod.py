@@ -255,7 +255,7 @@ class PlanStop:
 _STOPS = {
     StopCause.AT_MAXIMUM: "every pool is at its maximum",
     StopCause.AT_LIMITS: "every pool is at its maximum or its limits",
-    StopCause.NO_FIT: "{} fits no node that may be launched now",
+    StopCause.NO_FIT: "{} fits no further node that may be launched now",
 }
 
 

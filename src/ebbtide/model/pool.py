@@ -35,7 +35,7 @@ class RemovalReason(StrEnum):
     UNDERUTILISED = "underutilised"
     """Consolidation: the node's pods are moved to others first."""
     REBALANCE = "rebalance"
-    """The cloud recommends to replace a spot instance."""
+    """The cloud recommends replacing a spot instance."""
     UNHEALTHY = "unhealthy"
     """Repair: not Ready for too long, or a condition that was listed says that it is broken."""
     EXPIRED = "expired"

@@ -128,7 +128,7 @@ def test_eks_in_frankfurt_with_a_spot_group(tmp_path: Path, capsys: pytest.Captu
     assert result["removable"] == ["a1", "b2"]
     assert named(result, "a1")["podsGoTo"] == {"shop/web-1": "a2"}
     assert sorted(named(result, "b1")["blockers"]) == [
-        "shop/db-0 must wait: budget db-budget allows no disruption now",
+        "shop/db-0 must wait: PodDisruptionBudget db-budget allows no disruption now",
         # With a1 and b2 gone, a2 has half a CPU left.
         "shop/db-0 would fit on no other node",
         "shop/solo has no controller that would create it again",

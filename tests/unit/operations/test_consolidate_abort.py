@@ -335,6 +335,6 @@ def test_why_it_stopped_is_said_with_names_and_numbers() -> None:
         "default/web-9 waits, and fits on no node",
         "default/3-2 would fit on no other node any more",
         f"nothing could be moved for {a_while(LONG)}: "
-        "default/web-0 must wait: budget web allows no disruption now",
+        "default/web-0 must wait: PodDisruptionBudget web allows no disruption now",
         "default/web-0 is annotated do-not-disrupt",
     ]

@@ -30,8 +30,8 @@ def tracked(record: Record, now: int = NOW) -> ScaleDown:
     [
         (
             DRAINING,
-            "default/db must wait: budget db allows no disruption now",
-            "budget db allows no disruption",
+            "default/db must wait: PodDisruptionBudget db allows no disruption now",
+            "PodDisruptionBudget db allows no disruption",
         ),
         (
             PLANNED,

@@ -242,7 +242,9 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     yield Check("something to launch", bool(plan.offers), says, Values(len(plan.offers), 1))
     answer.slots = tuple(offer.slot(f"{q.operation_id}-{n}") for n, offer in enumerate(plan.offers))
     counts = Counter(f"{offer.node_type.name} in {offer.zone}" for offer in plan.offers)
-    places = ", ".join(place if count == 1 else f"{count} x {place}" for place, count in counts.items())
+    places = ", ".join(
+        place if len(plan.offers) == 1 else f"{count} x {place}" for place, count in counts.items()
+    )
     answer.reason = f"launch {places}: {trigger.says}"
 
 

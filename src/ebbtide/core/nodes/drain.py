@@ -247,7 +247,9 @@ class Disruptions:
         for budget in covering:
             key = (budget.namespace, budget.name)
             if self._left[key] < 1:
-                says = f"{pod.full_name} must wait: budget {budget.name} allows no disruption now"
+                says = (
+                    f"{pod.full_name} must wait: PodDisruptionBudget {budget.name} allows no disruption now"
+                )
                 return Judgement(pod, Treatment.WAIT, DrainReason.BUDGET_USED_UP, says, budget.name)
             self._left[key] -= self._spends
         return Judgement(pod, Treatment.EVICT, DrainReason.MOVABLE, f"{pod.full_name} has not left yet")

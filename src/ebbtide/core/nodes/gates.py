@@ -151,7 +151,7 @@ def no_pod_pending(snapshot: Snapshot) -> Check:
     if not pending:
         return Check(name, True, "no pod is pending", Values(0, 0))
     first = pending[0].full_name
-    says = f"{count_of(len(pending), 'pod')} {'is' if len(pending) == 1 else 'are'} pending, {first} first"
+    says = f"{len(pending)} pods are pending, {first} first" if len(pending) > 1 else f"{first} is pending"
     return Check(name, False, says, Values(len(pending), 0, first))
 
 

@@ -247,7 +247,7 @@ def as_page(result: Assessment) -> str:
     said = "".join(f"<p>{escape(line)}</p>" for line in summary(result))
     parts = [
         _section("In short", _numbers(result) + said),
-        _section("What of each node is used", _bars(result.nodes)),
+        _section("What of each node is requested", _bars(result.nodes)),
     ]
     if going:
         parts.append(

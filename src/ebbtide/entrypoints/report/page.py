@@ -205,7 +205,8 @@ def _alarms(data: ReportData) -> str:
     more = f"<p>and {rest} older ones</p>" if rest else ""
     rows = [(_when(entry.at), entry.says) for entry in data.alarms]
     return _section(
-        f"Alarms and outages: {data.alarms_in_all}", _table(("when", "what"), rows, numbers=False) + more
+        f"Alarms and outages: {count_of(data.alarms_in_all, 'entry', 'entries')}",
+        _table(("when", "what"), rows, numbers=False) + more,
     )
 
 

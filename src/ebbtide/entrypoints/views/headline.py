@@ -226,7 +226,10 @@ def _empty(here: HeadlineSituation) -> str:
         node.uid in noted and all(pod.tied_to_node for pod in pods_on.get(node.name, ()))
         for node in here.cluster.workers
     )
-    return f"; {count_of(count, 'node')} {'is' if count == 1 else 'are'} empty" if count else ""
+    if not count:
+        return ""
+    which = "1 node is empty and stays" if count == 1 else f"{count} nodes are empty and stay"
+    return f"; {which} for now"
 
 
 def lease_says(record: Record, now: int) -> str:
@@ -258,13 +261,18 @@ def _spots(here: HeadlineSituation) -> Iterator[str]:
     late = len(sure) - len(lost)
     if lost:
         left = a_while(min(spot.deadline for spot in lost) - here.now)
-        yield f"The cloud takes back {count_of(len(lost), 'spot node')} in {left}; moving the pods"
+        yield f"The cloud takes back {count_of(len(lost), 'spot node')} in {left}; {_pods_of(lost)}"
     elif late:
         yield f"The cloud took back {count_of(late, 'spot node')}; replacing what is needed"
     if risky:
         first = "a replacement comes first" if len(risky) == 1 else "replacements come first"
-        how = first if all(map(_awaits_replacement, risky)) else "moving the pods"
+        how = first if all(map(_awaits_replacement, risky)) else _pods_of(risky)
         yield f"The cloud may soon take back {count_of(len(risky), 'spot node')}; {how}"
+
+
+def _pods_of(spots: Sequence[ops.Spot]) -> str:
+    left = all(spot.removal is not None and spot.removal.state not in TO_LEAVE for spot in spots)
+    return "no pod is left to move" if left else "moving the pods"
 
 
 def _awaits_replacement(spot: ops.Spot) -> bool:

@@ -46,7 +46,8 @@ class Share:
 
 
 def shares_of(view: ClusterView, settings: Settings, currency: str) -> tuple[list[Share], list[Share]]:
-    """By pool and by namespace, the most expensive first."""
+    """By pool and by namespace, the most expensive first. A namespace of which all pods are pending costs
+    nothing yet, and is listed."""
     pools: dict[str, Share] = {}
     namespaces: dict[str, Share] = {}
     for node in view.workers:
@@ -59,6 +60,8 @@ def shares_of(view: ClusterView, settings: Settings, currency: str) -> tuple[lis
         _add(pools, node.pool, known, ONE, max(ONE - total, NOTHING))
         for pod, share in asked:
             _add(namespaces, pod.namespace, known, share * scale, NOTHING)
+    for pod in view.waiting_pods:
+        namespaces.setdefault(pod.namespace, Share(pod.namespace))
     return _sorted(pools.values()), _sorted(namespaces.values())
 
 

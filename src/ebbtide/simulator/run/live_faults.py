@@ -74,7 +74,7 @@ def faults_of(live: Live) -> tuple[LiveFault, ...]:
             lambda: spot_loss(live),
             (
                 LiveStep("The notices arrive.", noticed),
-                LiveStep("Pods are moved off the nodes.", evicting),
+                LiveStep("Pods are asked to leave the nodes.", evicting),
                 LiveStep("Replacements are launched.", replacing),
                 LiveStep("Every notice is answered.", answered),
                 LiveStep("Every pod runs.", all_run),
@@ -107,7 +107,7 @@ def faults_of(live: Live) -> tuple[LiveFault, ...]:
                 LiveStep("A drain begins.", draining),
                 LiveStep("The runner is killed in the middle of it.", killed),
                 LiveStep("The other runner takes over.", taken_over),
-                LiveStep("The drain is finished.", answered),
+                LiveStep("The notice is answered.", answered),
                 LiveStep("Every pod runs.", all_run),
             ),
         ),
@@ -120,7 +120,7 @@ def faults_of(live: Live) -> tuple[LiveFault, ...]:
             "account of CPU.",
             lambda: outage(live, "metrics"),
             (
-                LiveStep("The metrics are gone.", gone("The metrics server does not answer.")),
+                LiveStep("The metrics are gone.", gone("The metrics server stopped answering.")),
                 LiveStep("The metrics are back.", over("The metrics are back")),
             ),
         ),
@@ -133,7 +133,7 @@ def faults_of(live: Live) -> tuple[LiveFault, ...]:
             "it can look again.",
             lambda: outage(live, "api"),
             (
-                LiveStep("The API server is gone.", gone("The API server does not answer.")),
+                LiveStep("The API server is gone.", gone("The API server stopped answering.")),
                 LiveStep("It answers again.", over("The API server answers again")),
                 LiveStep("Every pod runs.", all_run),
             ),

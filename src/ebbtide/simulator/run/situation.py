@@ -147,22 +147,23 @@ def all_run(seen: Evidence) -> str:
 
 def noticed(seen: Evidence) -> str:
     notices = seen.of(LogKind.SPOT_EVENT)
-    return f"{count_of(len(notices), 'notice')} taken in." if notices else ""
+    return f"{count_of(len(notices), 'spot notice')} received." if notices else ""
 
 
 def evicting(seen: Evidence) -> str:
-    moved = [one for one in seen.effects(EffectKind.EVICT) if one.outcome is OutcomeKind.DONE]
-    nodes = len({one.name for one in moved})
-    if moved:
-        off = f"{count_of(len(moved), 'pod')} moved off {count_of(nodes, 'node')}"
-        return f"{off}, {seen.after} after the notice."
+    """An eviction asks a pod to leave; it runs until its grace period ends."""
+    asked = [one for one in seen.effects(EffectKind.EVICT) if one.outcome is OutcomeKind.DONE]
+    if asked:
+        nodes = count_of(len({one.name for one in asked}), "node")
+        return f"{count_of(len(asked), 'pod')} asked to leave {nodes}, {seen.after} after the fault."
     return "The nodes had no pod to move." if not seen.record.spots else ""
 
 
 def replacing(seen: Evidence) -> str:
+    """Without a count: the step is reached by the first launch, and others follow."""
     launched = [one for one in seen.effects(EffectKind.LAUNCH) if one.outcome is OutcomeKind.DONE]
     if launched:
-        return f"{count_of(len(launched), 'replacement')} launched, {seen.after} after the notice."
+        return f"The first replacement is launched, {seen.after} after the fault."
     return "No replacement is needed." if not seen.record.spots else ""
 
 
@@ -193,7 +194,11 @@ def killed(seen: Evidence) -> str:
 def taken_over(seen: Evidence) -> str:
     died = [entry for entry in seen.of(LogKind.ALARM) if entry.data.get("alarm") == AlarmKind.RUNNER_DIED]
     later = [entry for entry in seen.of(LogKind.EFFECT) if died and entry.id > died[0].id]
-    return f"The other runner continues from the record, {seen.after} after the fault." if later else ""
+    facts = [fact_in(entry, EffectDone) for entry in later]
+    # Of the drain itself: another operation may continue meanwhile.
+    if not any(fact is not None and fact.operation in SPOT for fact in facts):
+        return ""
+    return f"The other runner continues from the record, {seen.after} after the fault."
 
 
 def gone(says: str) -> Callable[[Evidence], str]:

@@ -114,7 +114,7 @@ class EventKeys(Section):
     node_dies: NodeName = Field("", description="Its kubelet falls silent; the instance stays.")
     instance_gone: NodeName = Field("", description="The cloud takes it without notice.")
     spot_notice: NodeName = Field("", description="The cloud announces that it takes this node back.")
-    rebalance: NodeName = Field("", description="The cloud recommends to leave this node.")
+    rebalance: NodeName = Field("", description="The cloud recommends leaving this node.")
     spot_storm: ZoneName = Field(
         "", description="The cloud announces that it takes all spot nodes of this zone (or `all`) back."
     )

@@ -90,9 +90,7 @@ class Controllers:
             raise Final(f"{pod.full_name} is under {len(specs)} disruption budgets: keep one of them")
         counts = pod.ready and pod.phase is PodPhase.RUNNING
         if specs and counts and self._allowed(specs[0]) < 1:
-            raise BudgetExhausted(
-                f"disruption budget {specs[0].name} allows no eviction of {pod.full_name} now"
-            )
+            raise BudgetExhausted(f"PodDisruptionBudget {specs[0].name} allows no eviction now")
         allowed()
         self._pods.stop(pod.uid, grace_seconds)
         self._timeline.after(self.rules.react_seconds, "reconcile", key)

@@ -3,8 +3,8 @@
 import { ask } from "./api.js";
 import { card, h, source, table } from "./dom.js";
 import { capital, happening } from "./happenings.js";
-import { sampledAgo } from "./health.js";
-import { decidedAt, moment, plainly, plural, share, span } from "./words.js";
+import { isOld, sampledAgo } from "./health.js";
+import { decidedAt, lower, moment, plainly, plural, share, span } from "./words.js";
 
 const STATES = ["launching", "launched", "joined", "ready", "planned", "draining", "drained", "terminating", "gone", "released"];
 const SHOWN_AS = { launching: "joining", launched: "joining", joined: "joining", planned: "chosen" };
@@ -14,12 +14,17 @@ export async function nodeAnswer(name, now) {
   const [found, nodes, status] = await Promise.all([ask(path), ask("/api/v1/nodes"), ask("/api/v1/status")]);
   const node = nodes.nodes.find((each) => each.name === name);
   const lines = await life(name, found.entries, node);
-  return [card(node ? `Why is ${name} still here?` : `What became of ${name}?`, h("p", { class: "says" }, answer(node, now, status)),
+  return [card(node ? `Why is ${name} still here?` : `What became of ${name}?`, h("p", { class: "says" }, asRead(answer(node, now, status))),
     node ? h("p", { class: "quiet" }, `${node.instance_type} in ${node.zone || "no zone"}, ${span(now - node.created_at)} old, ${plural(node.pods, "pod")}, `
       + `${share(node.cpu_requested)} of its CPU and ${share(node.memory_requested)} of its memory requested, DaemonSets included`, used(node, now), ".") : null,
     h("h3", {}, `The life of ${name}`), strip(lines, now),
     lines.length ? h("ol", {}, lines.map((entry) => h("li", {}, h("time", { class: "quiet" }, `${moment(entry.at)} `), told(entry))))
       : h("p", { class: "quiet" }, "The log has nothing about it: no operation has touched it."), source(path))];
+}
+
+// What cannot be read any more is told as what was read last.
+function asRead(says) {
+  return isOld("cluster") ? `When last read: ${lower(says)}` : says;
 }
 
 // Before a node has joined, and in the notices of the cloud, its instance stands for it. The log of a node that is
@@ -68,7 +73,7 @@ export async function podAnswer(name, now) {
     if (error.status !== 404) throw error;
     return [card(asked, h("p", { class: "says" }, `${capital(error.message)}.`))];
   }
-  return [card(pod.pending ? asked : `Where is ${name}?`, h("p", { class: "says" }, `${capital(pod.says)}.`),
+  return [card(pod.pending ? asked : `Where is ${name}?`, h("p", { class: "says" }, asRead(`${capital(pod.says)}.`)),
     h("p", { class: "quiet" }, `It requests ${pod.cpu_milli}m CPU and ${pod.memory_mib} MiB of memory, and was created ${span(now - pod.created_at)} ago.`),
     pod.against.length ? table("Nodes that do not take it", [["Nodes", "number"], ["Reason"]], pod.against.map((each) => [each.nodes, each.reason])) : null,
     source(path))];

@@ -21,7 +21,7 @@ export class Faults {
     if (!this.offered) this.offer(offered);
     this.offered = offered;
     this.pace.textContent = offered.situation && !offered.situation.ended_at
-      ? `Time is slowed to ${offered.speed} times the clock while this is answered.` : `Time passes ${offered.speed} times as fast as the clock.`;
+      ? `Until this is over, time passes ${offered.speed} times as fast as the clock.` : `Time passes ${offered.speed} times as fast as the clock.`;
     for (const [id, button] of this.byId) button.setAttribute("aria-pressed", String(!offered.situation?.ended_at && offered.situation?.fault_id === id));
     if (offered.situation) this.show(offered.situation, now);
   }
@@ -48,7 +48,7 @@ export class Faults {
     const state = !over ? `for ${span(now - situation.began_at)}` : open ? "not finished within an hour" : `survived after ${span(situation.ended_at - situation.began_at)}`;
     const steps = situation.steps.map((step, number) => h("li", { class: step.at === null ? (number === at && !over ? "here" : "quiet") : "past" },
       icon(step.at === null ? "wait" : "done"), h("div", {}, step.at === null ? `${number === at ? "Next" : "Then"}: ${lower(step.says)}` : step.says), h("time", { class: "quiet" }, step.at === null ? "" : clock(step.at))));
-    const panel = card(`What ${over && !open ? "was" : "is being"} survived: ${situation.name}`, h("p", { class: `pill ${over && !open ? "good" : "warn"}` }, state),
+    const panel = card(`${over && !open ? "Survived" : "Surviving"}: ${situation.name}`, h("p", { class: `pill ${over && !open ? "good" : "warn"}` }, state),
       h("p", {}, situation.explains), h("ol", { class: "survived" }, steps));
     panel.classList.add("demo", "situation");
     redraw(this.panel, [panel]);

@@ -3,7 +3,7 @@
 
 export const FILTERS = [
   ["", "All"], ["done", "What was done"], ["scale_up", "Scale-up"], ["scale_down", "Scale-down"], ["consolidate", "Consolidation"],
-  ["spot", "Spot"], ["cleanup", "Clean-up"], ["nothing", "Nothing done"],
+  ["spot", "Spot"], ["cleanup", "Clean-up"], ["nothing", "Nothing new"],
 ];
 const FOLDS = ["nothing", "spot"];
 const CLEANUP = ["adopt", "forget", "release"];

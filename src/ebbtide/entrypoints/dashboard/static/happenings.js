@@ -41,7 +41,7 @@ function begun(data) {
 function noticed(data) {
   const node = data.node_name || data.instance_id;
   if (!["taken-in", "upgraded"].includes(data.answer)) return undefined;
-  return data.notice === "interruption" ? `The cloud takes spot node ${node} back at ${clock(data.deadline, true)}` : `The cloud may soon take spot node ${node} back`;
+  return data.notice === "interruption" ? `The cloud takes spot node ${node} back at ${clock(data.deadline)}` : `The cloud may soon take spot node ${node} back`;
 }
 
 function closed(data, entry) {

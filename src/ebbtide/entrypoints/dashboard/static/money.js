@@ -11,6 +11,7 @@ const RANGES = [[24, "24 h"], [168, "7 d"], [720, "30 d"]];
 const HOURS_A_MONTH = 730;
 const REFRESH_MS = 5000;
 const LISTED = 8;
+const MOST_NAMED = 100;
 // The id of an operation tells people nothing here.
 const nameless = (says) => says?.replace(/ \(operation [^)]*\)/g, "");
 
@@ -31,7 +32,7 @@ export function money(main, { refresh }) {
     refresh();
   }
 
-  function drawSums(spending) {
+  function drawSums(spending, now) {
     const { currency, month, saved } = spending;
     const total = CAUSES.reduce((all, [key]) => all + Number(saved[key]), 0);
     const paid = Number(spending.paid);
@@ -43,7 +44,7 @@ export function money(main, { refresh }) {
         ["range of the month", month?.low ? `${sum(month.low, currency)} to ${sum(month.high, currency)}` : "not known yet"]]),
       stackedByDay(days, ["paid", ...CAUSES.map(([key]) => key)], "Paid and saved by day", `${currency} a day`),
       h("ul", { class: "legend" }, h("li", { class: "paid" }, `paid ${sum(paid, currency)}`), CAUSES.map(([key, name]) => h("li", { class: key }, `${name} ${sum(saved[key], currency)}`))),
-      h("p", { class: "quiet" }, `Saved compared with ${spending.compared_with}.`, month ? ` The month is projected from ${plural(month.days, "whole day")}, its range from the cheapest and the most expensive week.` : ""),
+      h("p", { class: "quiet" }, `Saved compared with ${spending.compared_with}.${days.at(-1)?.date === new Date(now * 1000).toISOString().slice(0, 10) ? " The last bar is today so far." : ""}`, month ? ` The month is projected from ${plural(month.days, "whole day")}, its range from the cheapest and the most expensive week.` : ""),
       h("details", { "data-key": "spending-table" }, h("summary", {}, "As a table"), table("Paid and saved by day", [["day"], ["paid", "number"], ...CAUSES.map(([, name]) => [name, "number"])],
         days.slice().reverse().map((day) => [day.date, day.paid.toFixed(2), ...CAUSES.map(([key]) => day[key].toFixed(2))]))),
     ] : h("p", { class: "quiet" }, "No price is known, or prices are in several currencies: nothing can be added up."), source("/api/v1/spending")));
@@ -59,24 +60,27 @@ export function money(main, { refresh }) {
       source("/api/v1/costs")));
   }
 
-  function drawShares(spending) {
-    const rows = (all) => {
+  function drawShares(spending, waiting) {
+    const pending = (name) => waiting.filter((pod) => pod.startsWith(`${name}/`)).length;
+    const rows = (all, counts = (each) => each.count) => {
       const hourly = all.map((each) => each.per_hour);
       const monthly = hourly.map((each) => Number(each) * HOURS_A_MONTH);
       const digits = [decimals(hourly), decimals(monthly)];
-      return all.map((each, at) => [each.name, each.count, sum(hourly[at], spending.currency, digits[0]), `${each.unpriced ? "at least " : ""}${sum(monthly[at], spending.currency, digits[1])}`]);
+      return all.map((each, at) => [each.name, counts(each), sum(hourly[at], spending.currency, digits[0]), `${each.unpriced ? "at least " : ""}${sum(monthly[at], spending.currency, digits[1])}`]);
     };
     const total = (all) => all.reduce((added, each) => added + Number(each.per_hour), 0);
     const unasked = total(spending.pools) - total(spending.namespaces);
     const pools = rows(spending.pools);
-    const namespaces = rows(spending.namespaces);
+    // Of very many the status names the first hundred alone.
+    const most = waiting.length < MOST_NAMED ? "" : "at least ";
+    const namespaces = rows(spending.namespaces, (each) => (pending(each.name) ? `${each.count} (${most}${pending(each.name)} pending)` : each.count));
     const slept = decimals(spending.namespaces.map((each) => each.slept));
     redraw(parts.pools, card("By pool", table("Cost by pool", [["pool"], ["nodes", "number"], ["an hour", "number"], ["a month at this rate", "number"], ["not requested", "number"]],
       spending.pools.map((each, at) => [...pools[at], Number(each.per_hour) ? share(Number(each.idle_per_hour) / Number(each.per_hour)) : "–"])),
     h("p", { class: "quiet" }, "Not requested: the share of the cost that no pod's requests use."), source("/api/v1/spending")));
     redraw(parts.namespaces, card("By namespace", table("Cost by namespace", [["namespace"], ["pods", "number"], ["an hour", "number"], ["a month at this rate", "number"], ["saved by sleep", "number"]],
       spending.namespaces.map((each, at) => [...namespaces[at], Number(each.slept) ? sum(each.slept, spending.currency, slept) : "–"])),
-    h("p", { class: "quiet" }, `A pod costs the larger of its CPU and memory share of its node.${unasked > 0.005 ? ` The other ${sum(unasked, spending.currency)} an hour are for what no pod requests.` : ""}`), source("/api/v1/spending")));
+    h("p", { class: "quiet" }, `Pods on workers; those on the control plane are not counted. A pod costs the larger of its CPU and memory share of its node.${unasked > 0.005 ? ` The other ${sum(unasked, spending.currency)} an hour are for what no pod requests.` : ""}`), source("/api/v1/spending")));
   }
 
   function drawPossible(report, currency, unread) {
@@ -122,9 +126,9 @@ export function money(main, { refresh }) {
         askScaling("/api/v1/scaling/savings/summary"), ask("/api/v1/consolidation"), ask("/api/v1/prices"), ask("/api/v1/backtest")]);
       // Only once it was read: a refresh that failed is made again at once.
       drawnAt = performance.now();
-      drawSums(spending);
+      drawSums(spending, status.now);
       drawCost(costs);
-      drawShares(spending);
+      drawShares(spending, status.waiting);
       drawPossible(report, spending.currency, status.stale.some((each) => ["cluster", "cloud"].includes(each.source)));
       redraw(parts.whatif, whatIf(tried.backtest));
       if (summary) drawSleep(summary);

@@ -4,6 +4,7 @@ import { ask } from "./api.js";
 import { card, stats, h, redraw, source } from "./dom.js";
 import { Faults } from "./faults.js";
 import { Feed } from "./feed.js";
+import { kindOf } from "./folding.js";
 import { isOld, sampledAgo } from "./health.js";
 import { Tiles, legend } from "./tiles.js";
 import { joined, timeline } from "./timeline.js";
@@ -31,6 +32,7 @@ export function now(main, { say, refresh, drawn }) {
   const trend = new Trend();
   let hours = 6;
   let drawnAt = -Infinity;
+  let whole = false;
   const ranges = HOURS.map((each) => h("button", { type: "button", class: "chip", "data-asks": "", "aria-pressed": String(each === hours), onclick: () => range(each) }, `${each} h`));
   const parts = { says: h("div"), numbers: h("div"), headroom: h("div"), picked: h("div", { "aria-live": "polite" }), operation: h("div"), waiting: of("cluster", h("div")), unknown: h("div"), brakes: h("div") };
   main.append(
@@ -41,7 +43,7 @@ export function now(main, { say, refresh, drawn }) {
       // On a phone in this order: what is in progress first, what holds it back last.
       h("div", {}, faults.panel, parts.operation),
       h("div", { class: "body" },
-        of("cluster", card("Last hours", h("p", { class: "row", role: "group", "aria-label": "Range" }, ranges), trend.element, source("/api/v1/costs"))),
+        of("cluster", card("Last hours", h("p", { class: "row", role: "group", "aria-label": "Range" }, ranges), trend.element, h("p", { class: "quiet source" }, "A dot is an event of the list below."), source("/api/v1/costs"))),
         of("cluster", card("Nodes", tiles.choice, parts.unknown, tiles.element, legend(), parts.picked, source("/api/v1/nodes"))),
         feed.element),
       h("div", {}, parts.waiting, parts.brakes)),
@@ -77,15 +79,18 @@ export function now(main, { say, refresh, drawn }) {
     tiles.update(nodes.nodes.filter((node) => node.worker), status.now);
     redraw(parts.says, [h("p", { class: "headline", role: "status" }, `${headline()}.`),
       // The link comes first: a long sentence is cut, so the page below it does not jump with its length.
-      h("p", { class: "quiet tick", title: status.says }, status.last_decision
+      h("p", { class: `quiet tick${whole ? " whole-text" : ""}`, title: status.says }, status.last_decision
         ? [h("a", { href: `#/why/${encodeURIComponent(status.last_decision.id)}`, "data-key": "decision" },
-          `Decision of ${clock(status.last_decision.at)}`), ". "] : "", "Last tick: ", sentence(decided(status.says), inProgress().length > 0)),
+          `Decision of ${clock(status.last_decision.at)}`), stands() ? ", unchanged since. " : ". "] : "", "Latest: ", sentence(decided(status.says)),
+        h("button", { type: "button", hidden: true, "data-key": "more", "aria-expanded": String(whole), onclick: () => { whole = !whole; draw(); } }, whole ? "less" : "more")),
       status.last_alarm && status.now - status.last_alarm.at < 3600
         ? h("p", { class: "warn" }, `Alarm at ${clock(status.last_alarm.at)}: ${status.last_alarm.says}`) : null,
       ...status.stale.length ? [] : status.problems.map((problem) => h("p", { class: "bad" }, problem))].flat());
+    const tick = main.querySelector(".tick");
+    if (tick) tick.querySelector("button").hidden = !whole && tick.scrollHeight <= tick.clientHeight;
     redraw(parts.numbers, stats([
       ["workers", counted(`${status.workers} of ${status.max_workers}`)],
-      ["pods", counted(status.pods)], ["pending", counted(status.waiting.length), status.waiting.length ? "warn" : ""],
+      ["pods on nodes", counted(status.pods)], ["pending", counted(status.waiting.length), status.waiting.length ? "warn" : ""],
       ["CPU", status.cpu === null && status.last_cpu !== null ? `${share(status.last_cpu)} (old)` : share(status.cpu), "", "metrics"],
       ["cost an hour", money(status.cost_per_hour, status.currency), status.unpriced ? "warn" : ""],
       ["last tick", !status.ticked_at ? "never" : isOld() ? clock(status.ticked_at) : `${span(status.now - status.ticked_at)} ago`],
@@ -99,6 +104,11 @@ export function now(main, { say, refresh, drawn }) {
         status.waiting.length > SHOWN ? h("p", { class: "quiet" }, `and ${status.waiting.length - SHOWN} more`) : null]
       : [h("p", { class: "quiet" }, counted(isOld("cluster") ? "No pod was pending." : "No pod is pending."))]));
     redraw(parts.brakes, brakes());
+  }
+
+  // The same decision is not logged again: an old one that did nothing is still the newest.
+  function stands() {
+    return !isOld() && kindOf(status.last_decision) === "nothing" && status.ticked_at > status.last_decision.at;
   }
 
   // What the page cannot ask any more is told as of when it last could.
@@ -146,8 +156,8 @@ export function now(main, { say, refresh, drawn }) {
   function brakes() {
     const paused = status.brakes.find((brake) => brake.name === "pause")?.on;
     const lines = status.brakes.map((brake) => h("li", { class: brake.on ? "warn" : "" },
-      h("span", { class: "mark", "aria-hidden": "true" }, brake.on ? "■" : "□"), `${brake.name}: ${brake.says}`));
-    const lease = h("li", {}, h("span", { class: "mark", "aria-hidden": "true" }, "□"), `lease: ${status.lease_says}`);
+      h("span", { class: "mark", "aria-hidden": "true" }, brake.on ? "■" : "–"), `${brake.name}: ${brake.says}`));
+    const lease = h("li", {}, h("span", { class: "mark", "aria-hidden": "true" }, "–"), `lease: ${status.lease_says}`);
     const button = h("button", { type: "button", class: paused ? "" : "danger", "data-key": "pause", onclick: () => turn(!paused) },
       paused ? "Allow removals again" : "Pause all removals");
     return card(isOld() ? "Brakes when last read" : "Brakes", h("ul", { class: "steps" }, lines, lease), h("p", {}, button));

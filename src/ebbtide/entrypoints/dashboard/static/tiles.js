@@ -158,6 +158,6 @@ function text(element, value) {
 }
 
 export function legend() {
-  const states = [["ready", "ready"], ["idle", "empty, with its clock"], ["joining", "joining"], ["draining", "chosen, at risk or draining"], ["terminating", "terminating, lost or not ready"]];
+  const states = [["ready", "ready"], ["idle", "empty, and for how long"], ["joining", "joining"], ["draining", "chosen, at risk or draining"], ["terminating", "terminating, lost or not ready"]];
   return h("ul", { class: "legend" }, states.map(([state, says]) => h("li", { "data-state": state }, says)), h("li", { "data-market": "spot" }, "spot (dashed)"), h("li", { class: "plain" }, "fill: CPU or memory, whichever is more; width: CPU"));
 }

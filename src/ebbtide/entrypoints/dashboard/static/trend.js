@@ -27,7 +27,7 @@ export class Trend {
     this.asked = [];
     this.bands = [];
     this.chosen = null;
-    this.values = h("p", { class: "trend-values", "aria-live": "polite" });
+    this.values = h("p", { class: "trend-values", "aria-live": "polite" }, "Reading …");
     this.holder = h("div", { class: "trend", tabindex: "0", role: "group", "data-present": "", "aria-label": "Chart of nodes, pending pods and cost an hour, and of pods where they are forecast. Arrow keys choose a moment.",
       onpointermove: (event) => this.point(event), onpointerleave: () => this.choose(null), onkeydown: (event) => this.key(event), onstale: () => this.draw() });
     this.element = h("div", {}, this.values, this.holder);

@@ -28,7 +28,7 @@ export function why(main, { rest, query, say }) {
   const details = new Map();
 
   const chips = FILTERS.map(([kind, name]) => h("button", { type: "button", class: "chip", "aria-pressed": String(!kind), onclick: () => choose(kind) }, name));
-  const field = h("input", { id: "asked", value: asked, placeholder: "node, or namespace/pod", spellcheck: "false", size: "28" });
+  const field = h("input", { id: "asked", value: asked, placeholder: "node, or namespace/pod", spellcheck: "false" });
   const form = h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); asked = field.value.trim(); isNode = !asked.includes("/"); refreshAnswer().catch((error) => say(error.message)); } },
     h("label", { for: "asked" }, "Node or pod"), field, h("button", { type: "submit", "data-asks": "" }, "Ask why"));
   main.append(h("h1", {}, "Why"), h("section", { class: "card", "aria-label": "Ask about a node or a pod" }, form), answer,
@@ -54,8 +54,8 @@ export function why(main, { rest, query, say }) {
     const fill = () => { if (!body.children.length) body.append(...group.entries.map(row)); };
     const key = `${group.kind}-${group.entries.at(-1).id}`;
     const said = group.kind === "spot" ? [h("time", {}, stretch(group)), led("spot", `${plural(group.entries.length, "notice")} for spot nodes`)]
-      : [h("time", {}, stretch(group)), "Nothing done ",
-        h("span", { class: "quiet" }, `for ${span(group.until - group.since)} (${plural(group.entries.length, "decision")})`, h("span", { class: "last" }, `, at last: ${reasonOf(group.entries[0])}`))];
+      : [h("time", {}, stretch(group)), "Nothing new decided ",
+        h("span", { class: "quiet" }, `for ${span(group.until - group.since)} (${plural(group.entries.length, "decision")})`, h("span", { class: "last" }, `; the last one, of ${when(group.entries[0].at, now)}: ${reasonOf(group.entries[0])}`))];
     const element = h("details", { "data-key": key, class: group.kind === "spot" ? "notices" : "idle", ontoggle: () => { if (element.open) fill(); } },
       h("summary", { class: group.kind === "spot" ? "warn" : "" }, said), body);
     // A row that somebody is reading stays open when its group folds.
@@ -82,6 +82,7 @@ export function why(main, { rest, query, say }) {
 
   async function unfold(id, body) {
     if (details.get(id)?.decision) return;
+    if (!body.children.length) body.append(h("p", { class: "quiet" }, "Reading …"));
     try {
       details.set(id, await ask(`/api/v1/decisions/${encodeURIComponent(id)}`));
       body.replaceChildren(...decisionDetail(details.get(id)));
@@ -122,5 +123,5 @@ export function why(main, { rest, query, say }) {
 }
 
 function reasonOf(entry) {
-  return sentence(entry.says).replace(/^Nothing done: /, "");
+  return sentence(entry.says).replace(/^Nothing new decided: /, "");
 }

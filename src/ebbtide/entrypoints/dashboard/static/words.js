@@ -66,14 +66,14 @@ export function money(amount, currency, digits = digitsOf(Number(amount))) {
 }
 
 // A decision that comes to the same again is not logged again: the numbers in it may be older than those next to it.
-const FRESH_SECONDS = 60;
+const FRESH_SECONDS = 10;
 export function decidedAt(node, now) {
   return node.kept_at && now - node.kept_at > FRESH_SECONDS ? ` as of ${when(node.kept_at, now)}` : "";
 }
 
-// What a decision says begins with its action; "nothing" alone would be no sentence.
-export function sentence(says, busy) {
-  return says.replace(/^nothing(?: to do)?: /, busy ? "Nothing else done: " : "Nothing done: ").replace(/^(scale)_(\w+): /, "$1-$2: ").replace(/^consolidate: (?:consolidation: )?/, "consolidation: ").replace(/^(release|forget|adopt|retry|repair|replace): (?=\1)/, "");
+// What a decision says begins with its action; "nothing" alone would be no sentence. Meanwhile an operation may continue.
+export function sentence(says) {
+  return says.replace(/^nothing(?: to do)?: /, "Nothing new decided: ").replace(/^(scale)_(\w+): /, "$1-$2: ").replace(/^consolidate: (?:consolidation: )?/, "consolidation: ").replace(/^(release|forget|adopt|retry|repair|replace): (?=\1)/, "");
 }
 
 // Steps of a machine as people say them; a launch has no name before its node is there.
@@ -87,9 +87,19 @@ export function plainly(says) {
   return says.replace(LAUNCH, "a new node").replace(STEP, (_, before, after) => (before === "new" ? `is ${word(after)}` : `was ${word(before)}, is ${word(after)}`));
 }
 
+// A notice for each of many nodes, one after the other, is no sentence to read. Nor are they counted: the last of a long
+// text are cut off.
+const NOTICE = /^interruption of (?:\S+(?: \(\S+\))? received: the instance will be gone at (.+)|.*…)$/;
+function summedUp(parts) {
+  const notices = parts.map((part) => part.match(NOTICE)).filter(Boolean);
+  if (notices.length < 2) return parts;
+  const [first] = notices.map((found) => found[1]).filter(Boolean).sort();
+  return [`spot notices received, instances will be gone from ${first} on`, ...parts.filter((part) => !NOTICE.test(part))];
+}
+
 // What was decided, without the steps that follow from it, where anything else is said.
 export function decided(says) {
-  const parts = says.split("; ");
+  const parts = summedUp(says.split("; "));
   const kept = parts.filter((part) => part.search(STEP) < 0);
   return kept.length ? kept.join("; ").replace(LAUNCH, "a new node").replace(STATE, word) : plainly(says);
 }
