@@ -129,7 +129,7 @@ def change(page: Page, large: Synthetic, turns: Iterator[int]) -> None:
     for _ in range(UPDATES):
         turn = next(turns)
         large.change(lambda _, turn=turn: many_nodes(turn))  # type: ignore[misc]
-        expect(page.locator("dl.stats").first).to_contain_text(f"pods{MANY + turn}")
+        expect(page.locator("dl.stats").first).to_contain_text(f"pods on nodes{MANY + turn}")
         expect(page.locator(LAST)).to_have_attribute("aria-label", re.compile(rf", {1 + turn} pods"))
 
 
