@@ -80,14 +80,13 @@ def test_use_stays_with_its_age_while_metrics_are_gone_and_is_greyed(
         expect(page.locator("#trouble")).to_contain_text("The metrics cannot be read")
         expect(tile(page, "a1")).to_have_attribute("aria-label", re.compile(f"40% used {ago}"))
         assert fill_of(page, "a1") == "0.40"
-        filters = page.locator(".zones").evaluate("each => getComputedStyle(each).filter")
-        assert filters == "grayscale(0.75)"
+        expect(page.locator(".zones")).to_have_css("filter", "grayscale(0.75)")
         tile(page, "a1").click()
         quiet = page.evaluate(TOKEN_COLOUR, "--quiet")
         for shown_as in ("CPU", "CPU used", "memory used"):
             named = page.locator("dl.stats > div").filter(has_text=re.compile(rf"^{shown_as}\d"))
-            assert named.locator("dd").evaluate("each => getComputedStyle(each).color") == quiet, shown_as
+            expect(named.locator("dd"), shown_as).to_have_css("color", quiet)
         page.get_by_role("link", name="Why is it still here?").click()
         really = page.get_by_text(f"12% of its CPU and 40% of its memory really used {ago}")
-        assert really.evaluate("each => getComputedStyle(each).color") == quiet
+        expect(really).to_have_css("color", quiet)
         assert watched.errors == []
