@@ -22,6 +22,7 @@ SPEED = 2400.0
 SLOWER = 12
 """How much slower time passes while something is in progress, so it can be seen."""
 FRAMES_PER_SECOND = 12.0
+LISTEN_SECONDS = 0.2
 REMEMBERED = 200
 
 
@@ -73,7 +74,6 @@ def demo(  # noqa: PLR0913, PLR0917 - the options of a command
 
 def _show_page(seed: int, speed: float | None, port: int, browser: bool) -> None:
     import signal
-    import threading
 
     try:
         from ebbtide.entrypoints.cli.demo_page import SPEED as PAGE_SPEED
@@ -88,15 +88,17 @@ def _show_page(seed: int, speed: float | None, port: int, browser: bool) -> None
             f"Run: {how_to_add('api')}\nOr take the terminal: ebbtide demo --terminal"
         ) from error
 
-    stop = threading.Event()
+    # A handler may run while this thread holds the lock of an event, so it must not set one.
+    stopped: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda got, _: stopped.append(got))
     write_lines(["Starting a simulated cluster ..."])
     with demo_served(seed, PAGE_SPEED if speed is None else speed, port) as (url, _):
         if browser:
             open_browser(url)
         write_lines([f"The page: {url}", "Ctrl-C stops it. Nothing outside the simulation is touched."])
-        stop.wait()
+        while not stopped:
+            time.sleep(LISTEN_SECONDS)
     write_lines(["Stopped; nothing is left behind."])
 
 
