@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ebbtide.entrypoints.cli.simulation import fault_names
+from ebbtide.entrypoints.cli.stopping import set_by_signals
 from ebbtide.entrypoints.views.terminal import console, write_lines
 from ebbtide.extras import how_to_add
 
@@ -22,7 +24,6 @@ SPEED = 2400.0
 SLOWER = 12
 """How much slower time passes while something is in progress, so it can be seen."""
 FRAMES_PER_SECOND = 12.0
-LISTEN_SECONDS = 0.2
 REMEMBERED = 200
 
 
@@ -73,8 +74,6 @@ def demo(  # noqa: PLR0913, PLR0917 - the options of a command
 
 
 def _show_page(seed: int, speed: float | None, port: int, browser: bool) -> None:
-    import signal
-
     try:
         from ebbtide.entrypoints.cli.demo_page import SPEED as PAGE_SPEED
         from ebbtide.entrypoints.cli.demo_page import demo_served, open_browser
@@ -88,17 +87,14 @@ def _show_page(seed: int, speed: float | None, port: int, browser: bool) -> None
             f"Run: {how_to_add('api')}\nOr take the terminal: ebbtide demo --terminal"
         ) from error
 
-    # A handler may run while this thread holds the lock of an event, so it must not set one.
-    stopped: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda got, _: stopped.append(got))
+    stop = threading.Event()
     write_lines(["Starting a simulated cluster ..."])
-    with demo_served(seed, PAGE_SPEED if speed is None else speed, port) as (url, _):
+    served = demo_served(seed, PAGE_SPEED if speed is None else speed, port)
+    with set_by_signals(stop), served as (url, _):
         if browser:
             open_browser(url)
         write_lines([f"The page: {url}", "Ctrl-C stops it. Nothing outside the simulation is touched."])
-        while not stopped:
-            time.sleep(LISTEN_SECONDS)
+        stop.wait()
     write_lines(["Stopped; nothing is left behind."])
 
 

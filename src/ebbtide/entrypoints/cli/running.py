@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from ebbtide import __version__
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_ports, read_config, says_simulated
+from ebbtide.entrypoints.cli.stopping import set_by_signals
 from ebbtide.entrypoints.views.terminal import QUIET, console, moment, write_json, write_lines
 
 if TYPE_CHECKING:
@@ -97,9 +97,7 @@ def run(
         opened = [undo.enter_context(open_ports(each, watching=True)) for each in found]
         for ports in opened:
             ports.store.load()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before = signal.signal(number, lambda *_: stop.set())
-            undo.callback(signal.signal, number, before)
+        undo.enter_context(set_by_signals(stop))
         owner = new_owner()
         for each, ports in zip(found, opened, strict=True):
             if simulated := says_simulated(each):

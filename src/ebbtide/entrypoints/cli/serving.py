@@ -5,7 +5,6 @@ request.
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ebbtide.entrypoints.cli.options import AsJson, ConfigPath, open_ports, read_config
+from ebbtide.entrypoints.cli.stopping import SIGNALS, set_by_signals
 from ebbtide.entrypoints.views.terminal import write_json, write_lines
 from ebbtide.errors import EbbtideError, Usage
 
@@ -91,9 +91,7 @@ def serve(
         )
     import_api()  # before anything is opened: it says that nothing was touched
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    with open_ports(found, watching=True) as opened:
+    with set_by_signals(stop), open_ports(found, watching=True) as opened:
         opened.store.load()
         seen = watched([(found, opened)], lambda says: write_lines([says]), ticks=False)
         (ports,) = seen.opened
@@ -194,7 +192,7 @@ def release(
 
 async def _until_asked(process: GateProcess) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in SIGNALS:
         loop.add_signal_handler(number, stop.set)
     await process.run(stop)
 
