@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ebbtide.model.pod import Pod
+from ebbtide.model.pod import Pod, PodPhase
 from ebbtide.model.snapshot import Node
 from ebbtide.simulator.story.play import Player
 from ebbtide.simulator.world.rules import Kind
@@ -30,7 +30,15 @@ SPAN = "1000h"
 """Of one block of data: with many of them, promtool reads all samples again for each."""
 SLOW_SECONDS = 240
 """How often is sampled what hardly changes: within the five minutes for which a sample counts."""
-OWNERS = {Kind.DEPLOYMENT: "ReplicaSet", Kind.STATEFUL_SET: "StatefulSet", Kind.DAEMON_SET: "DaemonSet"}
+OWNERS = {
+    Kind.DEPLOYMENT: "ReplicaSet",
+    Kind.STATEFUL_SET: "StatefulSet",
+    Kind.DAEMON_SET: "DaemonSet",
+    Kind.JOB: "Job",
+}
+SUFFIXES = {"ReplicaSet": "-5d8f", "Job": "-29384710"}
+"""Of the name of the owner; the number of a Job is the minute for which its CronJob made it."""
+PHASES = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.SUCCEEDED)
 
 
 class Exported:
@@ -115,13 +123,24 @@ class Exported:
             # A pod is made within the minute in which it is first seen; its owner is told at once.
             if slow or at - pod.created_at <= SLOW_SECONDS:
                 self._pod(pod, at)
+            if pod.controller == "Job":
+                for phase in PHASES:
+                    whose = {"namespace": pod.namespace, "pod": pod.name, "phase": phase.value}
+                    self._add("kube_pod_status_phase", at, float(pod.phase is phase), **whose)
+        for budget in self._world.controllers.budget_specs if slow else ():
+            namespace = budget.workload.partition("/")[0]
+            guarded = self._world.pods.book.workloads[budget.workload]
+            named = {"namespace": namespace, "poddisruptionbudget": budget.name}
+            away = budget.allowed(guarded.wanted, guarded.wanted)
+            self._add("kube_poddisruptionbudget_status_expected_pods", at, guarded.wanted, **named)
+            self._add("kube_poddisruptionbudget_status_desired_healthy", at, guarded.wanted - away, **named)
 
     def _pod(self, pod: Pod, at: int) -> None:
         workload = self._world.pods.workload_of(pod.uid)
         kind, name = OWNERS.get(workload.spec.kind), workload.spec.template.name
         if kind is None:
             return
-        owner = f"{name}-5d8f" if kind == "ReplicaSet" else name
+        owner = f"{name}{SUFFIXES.get(kind, '')}"
         whose = {"namespace": pod.namespace, "pod": pod.name}
         self._add("kube_pod_created", at, float(pod.created_at), **whose, uid=pod.uid)
         if pod.uid in self._placed_at:

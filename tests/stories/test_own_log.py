@@ -39,6 +39,30 @@ def test_the_log_of_a_run_becomes_a_recording_of_it() -> None:
     assert again.node_hours == pytest.approx(before.node_hours, rel=0.2)
 
 
+def test_jobs_budgets_rules_and_spot_losses_of_the_log_are_recorded() -> None:
+    workloads = [
+        *web(4, cpu="1", pdb={"max_unavailable": 1}, anti_affinity="host"),
+        {"name": "agent", "kind": "DaemonSet", "cpu": "100m"},
+        {"name": "report", "kind": "Job", "cpu": "500m", "replicas": 2, "run_sec": 5400},
+    ]
+    nodes = [{"name": f"s{number}", "zone": "a", "market": "spot"} for number in range(5)]
+    events = [{"at": 7200, "spot_notice": "s1"}]
+    told = text_of(until=HOURS * 3600, nodes=nodes, workloads=workloads, events=events)
+    player = Player(parse_story(told))
+    player.stage.keeps_inputs = True
+    player.run()
+    found = record_log(store_of(player.stage), player.stage.settings, {"pools": POOLS}, PERIOD)
+    kept = {one["name"]: one for one in found.story["workloads"]}
+    assert kept["web"]["pdb"] == {"max_unavailable": 1}
+    assert kept["web"]["anti_affinity"] == "host"
+    assert kept["agent"]["kind"] == "DaemonSet"
+    assert set(found.demand) == {"default/web", "default/report"}
+    assert (found.demand["default/report"].replicas[0], found.demand["default/report"].replicas[-1]) == (2, 0)
+    assert found.recorded.interruptions == 1
+    assert 3600 * HOURS < found.story["cloud"]["spot_life_sec"] < 3600 * HOURS * 6
+    assert Player(story_of(found, "month.ebb")).run().ok
+
+
 def test_a_log_without_what_was_seen_is_refused() -> None:
     player = Player(parse_story(text_of(until=600)))
     player.run()

@@ -21,7 +21,8 @@ from ebbtide.config import Config
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.errors import Usage
-from ebbtide.simulator.recording.from_metrics import PastMetrics, queries, record_metrics
+from ebbtide.simulator.recording.from_metrics import PastMetrics, record_metrics
+from ebbtide.simulator.recording.metric_queries import queries
 from ebbtide.simulator.story.parse import story_of
 
 START = 1_767_225_600

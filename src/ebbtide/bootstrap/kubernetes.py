@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ebbtide.adapters.kube.connection import Connection
     from ebbtide.adapters.kube.usage import MetricsServer
     from ebbtide.adapters.prometheus import FirstKnown, PrometheusMetrics, PrometheusSource
+    from ebbtide.model.snapshot import ClusterView
 
 CONNECT_SECONDS = 5
 """Of `request_timeout_sec`, what a connection to the API server may take; the rest is for its answer."""
@@ -109,6 +110,17 @@ def connect_kubernetes(config: Config) -> Connection:
 
     kubeconfig = Path(config.kubeconfig).expanduser() if config.kubeconfig else None
     return connect(kubeconfig, config.context or None, max(1, _limit(config) - CONNECT_SECONDS))
+
+
+def read_cluster(config: Config) -> ClusterView:
+    """The cluster as it is now, without any of the other ports."""
+    connection = connect_kubernetes(config)
+    try:
+        from ebbtide.adapters.kube.cluster import list_view
+
+        return list_view(connection)
+    finally:
+        connection.close()
 
 
 def open_cloud(config: Config) -> Cloud:

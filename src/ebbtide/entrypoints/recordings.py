@@ -28,7 +28,6 @@ from ebbtide.adapters.prometheus.asking import (
 )
 from ebbtide.config import Config
 from ebbtide.core.prices import CostPoint
-from ebbtide.core.scale_to_zero.rates import owner_of
 from ebbtide.core.words import a_while, count_of
 from ebbtide.engine.journal import read_inputs
 from ebbtide.entrypoints.report.collect import Period, ReportData, collect, entries_in
@@ -36,10 +35,21 @@ from ebbtide.errors import EbbtideError, Usage
 from ebbtide.model.log import LogKind
 from ebbtide.model.pod import Pod
 from ebbtide.model.settings import Settings
-from ebbtide.model.snapshot import ClusterView, Node
+from ebbtide.model.snapshot import ClusterView, Market, Node
 from ebbtide.ports import Store
 from ebbtide.simulator.recording.file import VERSION, Recorded, Recording, Series
-from ebbtide.simulator.recording.from_metrics import PastMetrics, queries, record_metrics
+from ebbtide.simulator.recording.from_metrics import PastMetrics, record_metrics
+from ebbtide.simulator.recording.metric_queries import queries
+from ebbtide.simulator.recording.objects import (
+    Key,
+    PodRules,
+    budgets_by_workload,
+    guarded,
+    kind_played,
+    names_of,
+    rules_by_workload,
+    workload_of,
+)
 
 LATE = 1.5
 """A decision that comes later than so many times its interval leaves a gap."""
@@ -60,21 +70,74 @@ def record_log(store: Store, settings: Settings, written: Mapping[str, Any], per
             "nothing was recorded. Let Ebbtide run for some days, or name another period with --days."
         )
     start, until = looks[0].at, period.until - looks[0].at
-    counts = [Counter(map(_key, _counted(look.view))) for look in looks]
-    seen = {_key(pod): pod for look in looks for pod in _counted(look.view)}
-    demand = {key: _series(looks, counts, key, start) for key in sorted(seen)}
+    counts = [Counter(key for pod in _counted(look.view) if (key := workload_of(pod))) for look in looks]
+    seen = _seen(looks, settings)
+    names = names_of(key for key, rules in seen.rules.items() if not rules.elsewhere)
+    demand = {
+        name: _series(looks, counts, key, start) for key, name in names.items() if key[0] != "DaemonSet"
+    }
+    report = collect(store, settings.cluster, (), period)
+    recorded = _recorded(report, start, period, _coverage(looks, seen, names, period, settings))
     story = {
         "name": f"recorded from the log of {settings.cluster}",
         "start": datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "until": until,
         "settings": dict(written),
         "nodes": [_node(node, start) for node in looks[0].view.workers if settings.pool_named(node.pool)],
-        "workloads": [_workload(key, seen[key]) for key in sorted(seen)],
+        "workloads": [_workload(key, name, seen) for key, name in names.items()],
     }
-    report = collect(store, settings.cluster, (), period)
-    known = _known(looks, period, settings.decision_log_seconds)
-    coverage = {"demand": known, "pods": _share_of_pods(looks)}
-    return Recording(VERSION, story, demand, _recorded(report, start, period, coverage))
+    if recorded.interruptions:
+        lived = _spot_seconds(looks, period.until)
+        story["cloud"] = {"spot_life_sec": round(lived / recorded.interruptions, 1)}
+    return Recording(VERSION, story, demand, recorded)
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenWorkloads:
+    rules: dict[Key, PodRules]
+    pods: dict[Key, Pod]
+    """The last that was seen of each."""
+    allowed: dict[Key, dict[str, int]]
+    """Of each budget: the most pods that were ever allowed to be away."""
+
+
+def _seen(looks: Sequence[_LoggedLook], settings: Settings) -> _SeenWorkloads:
+    found = _SeenWorkloads({}, {}, {})
+    for look in looks:
+        found.rules.update(rules_by_workload(look.view, settings))
+        found.pods.update(
+            (key, pod) for pod in look.view.pods if (key := workload_of(pod)) and not pod.finished
+        )
+        for key, guards in budgets_by_workload(look.view).items():
+            most = found.allowed.setdefault(key, {})
+            most.update((name, max(now, most.get(name, 0))) for name, now in guards.items())
+    return found
+
+
+def _coverage(
+    looks: Sequence[_LoggedLook],
+    seen: _SeenWorkloads,
+    names: Mapping[Key, str],
+    period: Period,
+    settings: Settings,
+) -> dict[str, float]:
+    whole = sum(not seen.rules[key].beyond for key in names)
+    return {
+        "demand": _known(looks, period, settings.decision_log_seconds),
+        "pods": _share_of_pods(looks),
+        "placement": round(whole / max(len(names), 1), 4),
+    }
+
+
+def _spot_seconds(looks: Sequence[_LoggedLook], until: int) -> float:
+    """How long spot workers were there, all together."""
+    ends = [*(look.at for look in looks[1:]), until]
+    return float(
+        sum(
+            (end - look.at) * sum(node.market is Market.SPOT for node in look.view.workers)
+            for look, end in zip(looks, ends, strict=True)
+        )
+    )
 
 
 def _looks(store: Store, period: Period) -> list[_LoggedLook]:
@@ -89,17 +152,11 @@ def _looks(store: Store, period: Period) -> list[_LoggedLook]:
 
 
 def _counted(view: ClusterView) -> list[Pod]:
-    """Pods of Deployments and StatefulSets that are asked for."""
-    return [pod for pod in view.pods if owner_of(pod) and not pod.terminating and not pod.finished]
+    """Pods that are asked for, and come and go with no node."""
+    return [pod for pod in view.pods if not (pod.tied_to_node or pod.terminating or pod.finished)]
 
 
-def _key(pod: Pod) -> str:
-    owner = owner_of(pod)
-    assert owner is not None
-    return f"{owner.namespace}/{owner.name}"
-
-
-def _series(looks: Sequence[_LoggedLook], counts: Sequence[Counter[str]], key: str, start: int) -> Series:
+def _series(looks: Sequence[_LoggedLook], counts: Sequence[Counter[Key]], key: Key, start: int) -> Series:
     at: list[float] = []
     replicas: list[int] = []
     for look, count in zip(looks, counts, strict=True):
@@ -109,26 +166,17 @@ def _series(looks: Sequence[_LoggedLook], counts: Sequence[Counter[str]], key: s
     return Series(at, replicas)
 
 
-def _workload(key: str, pod: Pod) -> dict[str, Any]:
-    namespace, _, name = key.partition("/")
-    rules = pod.scheduling
-    return {
-        "name": name,
+def _workload(key: Key, name: str, seen: _SeenWorkloads) -> dict[str, Any]:
+    kind, namespace, _ = key
+    asked, allowed = seen.pods[key].requests, seen.allowed.get(key, {})
+    found = {
+        "name": name.partition("/")[2],
         "namespace": namespace,
-        "kind": "StatefulSet" if pod.controller == "StatefulSet" else "Deployment",
-        "cpu": f"{pod.requests.cpu_milli}m" if pod.requests.cpu_milli else 0,
-        "memory": f"{pod.requests.memory_mib}Mi" if pod.requests.memory_mib else 0,
-        "node_selector": dict(rules.node_selector),
-        "tolerations": [
-            {
-                "key": one.key,
-                "operator": "Exists" if one.exists else "Equal",
-                "value": one.value,
-                "effect": one.effect.value if one.effect is not None else None,
-            }
-            for one in rules.tolerations
-        ],
+        "kind": kind_played(kind),
+        "cpu": f"{asked.cpu_milli}m" if asked.cpu_milli else 0,
+        "memory": f"{asked.memory_mib}Mi" if asked.memory_mib else 0,
     }
+    return {**found, **guarded(allowed[each] for each in sorted(allowed)), **seen.rules[key].written}
 
 
 def _node(node: Node, start: int) -> dict[str, Any]:
@@ -149,9 +197,9 @@ def _known(looks: Sequence[_LoggedLook], period: Period, interval: int) -> float
 
 
 def _share_of_pods(looks: Sequence[_LoggedLook]) -> float:
-    """Of those that are not tied to a node: jobs and bare pods have no workload here."""
+    """Of those that are not tied to a node: bare pods have no workload here."""
     pods = [pod for look in looks for pod in look.view.pods if not pod.tied_to_node and not pod.finished]
-    return round(sum(owner_of(pod) is not None for pod in pods) / max(len(pods), 1), 4)
+    return round(sum(workload_of(pod) is not None for pod in pods) / max(len(pods), 1), 4)
 
 
 def _recorded(report: ReportData, start: int, period: Period, coverage: dict[str, float]) -> Recorded:
@@ -191,6 +239,10 @@ class RecordingRequest:
     until: int | None
     """None: up to now, by the clock of Prometheus."""
     output: Path
+    objects: ClusterView | None = None
+    """The cluster as it is now, where it could be read."""
+    notes: tuple[str, ...] = ()
+    """What is known before Prometheus is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +257,7 @@ def record_prometheus(
 ) -> Found:
     server = Prometheus(source)
     kept = wanted.output.with_name(f"{wanted.output.name}.part")
-    notes: list[str] = []
+    notes = list(wanted.notes)
     history = None
     try:
         end = _now(server, notes) if wanted.until is None else wanted.until
@@ -214,7 +266,9 @@ def record_prometheus(
         if history.resumed:
             notes.append(f"{count_of(history.resumed, 'part')} of an earlier run in {kept} are used again")
         span = history.span
-        past = PastMetrics(span.start, span.end, wanted.step, _read(history, wanted.step), notes)
+        past = PastMetrics(
+            span.start, span.end, wanted.step, _read(history, wanted.step), notes, wanted.objects
+        )
         return Found(record_metrics(past, written, config), notes, history)
     except Unknown as why:
         if history is not None and not history.read_any:

@@ -166,3 +166,34 @@ def test_metadata_services_are_never_asked(record: Callable[..., Result], tmp_pa
 def test_one_source_is_asked_for(record: Callable[..., Result]) -> None:
     assert "name one source" in said(record("http://localhost", "--log"))
     assert "is not a time" in said(record("http://localhost", "--until", "yesterday"))
+
+
+def test_a_dump_that_cannot_be_used_is_refused_before_prometheus_is_asked(
+    record: Callable[..., Result], tmp_path: Path
+) -> None:
+    nobody = "http://127.0.0.1:9"
+    (tmp_path / "half.json").write_text('{"kind": "List", "items": [{"kind": "No')
+    assert "No such file" in said(record(nobody, "--dump", str(tmp_path / "none.json")))
+    assert "cut off" in said(record(nobody, "--dump", str(tmp_path / "half.json")))
+    alone = CliRunner().invoke(app, ["record", "--log", "--dump", "x.json", "-o", str(tmp_path / "day.ebb")])
+    assert "--dump goes with --prometheus" in said(alone)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ebbtide.yaml", "half.json"]
+
+
+def test_a_cluster_that_cannot_be_read_is_told_and_the_rest_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    config = """
+cluster: {kind: kubernetes, name: shop}
+cloud: {kind: hetzner}
+hetzner: {image: debian-12}
+pools: [{name: general, types: [cpx32], zones: [fsn1]}]
+"""
+    (tmp_path / "ebbtide.yaml").write_text(config)
+    with promql_server(answered) as url:
+        where = ("-c", str(tmp_path / "ebbtide.yaml"), "-o", str(tmp_path / "day.ebb"))
+        result = CliRunner().invoke(app, ["record", "--prometheus", url, "--days", "1", *UNTIL, *where])
+    assert result.exit_code == 0, said(result)
+    assert "the cluster could not be read" in result.stderr
+    assert recorded(tmp_path).recorded.coverage["placement"] == 0.0

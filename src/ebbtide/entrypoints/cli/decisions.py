@@ -6,7 +6,6 @@ could go.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from rich.text import Text
 from ebbtide.entrypoints.cli.options import (
     AsJson,
     ConfigPath,
+    dump_from,
     existing_store,
     looking_only,
     read_config,
@@ -29,14 +29,12 @@ from ebbtide.model.decision import Action
 from ebbtide.model.log import LogEntry, LogKind
 
 if TYPE_CHECKING:
-    from ebbtide.adapters.kube.dump import Dump
     from ebbtide.config import Config
     from ebbtide.engine.ports import Ports
     from ebbtide.entrypoints.views.dump_plan import DumpPlan
     from ebbtide.model.decision import Decision
     from ebbtide.model.record import Record
 
-STDIN = "-"
 _NAMED = 5
 """Nodes and reasons that are named before the rest is counted."""
 
@@ -45,7 +43,7 @@ def plan_dump(ctx: typer.Context, source: str, config: Path | None, as_json: boo
     from ebbtide.config.load import FILE_NAME, FILE_VARIABLE
     from ebbtide.entrypoints.views.dump_plan import plan_of_dump
 
-    dump = _read(source)
+    dump = dump_from(source)
     named = config or ctx.find_root().params.get("config") or os.environ.get(FILE_VARIABLE)
     found = read_config(ctx, config)
     settings = found.settings if named or Path(FILE_NAME).exists() else None
@@ -54,17 +52,6 @@ def plan_dump(ctx: typer.Context, source: str, config: Path | None, as_json: boo
         write_json(_as_data(plan))
     else:
         write_lines(_lines(plan))
-
-
-def _read(source: str) -> Dump:
-    from ebbtide.adapters.kube.dump import ASK, read_dump
-
-    if source == STDIN:
-        return read_dump(sys.stdin.buffer.read())
-    try:
-        return read_dump(Path(source).read_bytes())
-    except OSError as cause:
-        raise Usage(f"{source}: {cause.strerror}. Make the dump with: {ASK} > {source}") from cause
 
 
 def _lines(plan: DumpPlan) -> Iterator[Text | str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 if TYPE_CHECKING:
+    from ebbtide.adapters.kube.dump import Dump
     from ebbtide.config import Config
     from ebbtide.engine.ports import Ports
     from ebbtide.ports import Store
@@ -107,3 +109,19 @@ def looking_only(config: Config) -> Iterator[Ports]:
             store.close()
     finally:
         bootstrap.close_ports(world)
+
+
+STDIN = "-"
+
+
+def dump_from(source: str) -> Dump:
+    """What `kubectl` printed, from a file or from standard input."""
+    from ebbtide.adapters.kube.dump import ASK, read_dump
+    from ebbtide.errors import Usage
+
+    if source == STDIN:
+        return read_dump(sys.stdin.buffer.read())
+    try:
+        return read_dump(Path(source).read_bytes())
+    except OSError as cause:
+        raise Usage(f"{source}: {cause.strerror}. Make the dump with: {ASK} > {source}") from cause

@@ -22,6 +22,7 @@ from ebbtide.errors import Usage
 if TYPE_CHECKING:
     from ebbtide.adapters.prometheus import PrometheusSource
     from ebbtide.config import Config
+    from ebbtide.model.snapshot import ClusterView
     from ebbtide.simulator.recording.file import Recording
 
 OF_SCENARIOS = ("scenario", "seed", "faults", "recording", "days", "compare")
@@ -173,6 +174,14 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
     token_file: Annotated[
         Path | None, typer.Option(help="File with the bearer token for Prometheus.")
     ] = None,
+    dump: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --prometheus: what `kubectl get nodes,pods,pdb,pv,pvc -A -o json` printed (- for "
+            "standard input), for what no metric says. Default: asks the cluster of the configuration.",
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option("--config", "-c", help="Configuration with the pools. Default: ebbtide.yaml."),
@@ -207,13 +216,18 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
             "name one source to record from; nothing was written. Give a trace with --csv, a "
             "Prometheus with --prometheus, or Ebbtide's own log with --log."
         )
+    if dump is not None and not prometheus:
+        raise Usage(
+            "--dump goes with --prometheus; nothing was written. A trace has no pods that it could be about, "
+            "and the log says itself where pods may run."
+        )
     file = config or (Path(FILE_NAME) if Path(FILE_NAME).exists() else None)
     read = read_document(file) if file is not None else Read()
     built = build_config(read, os.environ)
     written = settings_of(read.values, built)
     history = None
     if prometheus:
-        wanted = RecordingRequest(days, step, _epoch(until), output)
+        wanted = RecordingRequest(days, step, _epoch(until), output, *_objects(built, dump))
         found = record_prometheus(_source(built, prometheus, token_file), wanted, written, built)
         recording, history = found.recording, found.history
         for note in found.notes:
@@ -243,6 +257,23 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
         history.done()
     seconds, workloads = recording.story["until"], len(recording.demand)
     print(f"{output}: {said_of(recording.recorded, seconds, workloads, size)}")
+
+
+def _objects(config: Config, dump: str | None) -> tuple[ClusterView | None, tuple[str, ...]]:
+    """The cluster as it is now, and what could not be read of it."""
+    from ebbtide.bootstrap.kubernetes import read_cluster
+    from ebbtide.entrypoints.cli.options import dump_from
+    from ebbtide.errors import EbbtideError
+
+    if dump is not None:
+        found = dump_from(dump)
+        return found.view, found.notes
+    if config.cluster_kind != "kubernetes":
+        return None, ()
+    try:
+        return read_cluster(config), ()
+    except EbbtideError as why:
+        return None, (f"the cluster could not be read ({why})",)
 
 
 def _checked(option: str, value: str, read: Callable[[str], int]) -> None:

@@ -1,12 +1,8 @@
-"""A recording of what kube-state-metrics said over time: replicas, requests, nodes, what was pending; and
-what is asked of Prometheus for it.
+"""A recording of what kube-state-metrics said over time: replicas, requests, nodes, what was pending.
 
 Where all series are missing, nobody looked: the last value holds, and the time counts as not known. Where
-only that of one workload is missing, the workload was not there.
-
-What is asked of Prometheus for a recording: the names of kube-state-metrics, one query for each source. What
-changes by the minute is looked at every `step` seconds. What rarely changes is looked at every hour, and
-then covers the whole hour, so a pod that lived for some minutes is not missed.
+only that of one workload is missing, the workload was not there. What no metric says (where pods may run,
+what a drain must know of them) comes from the objects of the cluster, where they can be read.
 """
 
 from __future__ import annotations
@@ -19,111 +15,22 @@ from math import ceil, isfinite
 from statistics import fmean
 from typing import Any
 
-from ebbtide.adapters.prometheus.asking import QueriedSeries, RangeQuery
+from ebbtide.adapters.prometheus.asking import QueriedSeries
 from ebbtide.config import Config
 from ebbtide.errors import Usage
+from ebbtide.model.snapshot import ClusterView
 from ebbtide.simulator.recording.file import VERSION, Recorded, Recording, Series, with_first_nodes
+from ebbtide.simulator.recording.objects import (
+    Key,
+    PodRules,
+    budgets_by_workload,
+    guarded,
+    kind_played,
+    names_of,
+    rules_by_workload,
+)
 from ebbtide.simulator.recording.past_nodes import PastNodes
 
-HOUR = 3600
-KINDS = "ReplicaSet|StatefulSet|DaemonSet"
-LABELS = (
-    "label_ebbtide_dev_pool",
-    "label_ebbtide_dev_instance_type",
-    "label_node_kubernetes_io_instance_type",
-    "label_beta_kubernetes_io_instance_type",
-    "label_topology_kubernetes_io_zone",
-    "label_failure_domain_beta_kubernetes_io_zone",
-    "label_ebbtide_dev_market",
-    "label_karpenter_sh_capacity_type",
-    "label_eks_amazonaws_com_capacityType",
-)
-"""Of a node, as kube-state-metrics writes them; it exports those of its --metric-labels-allowlist."""
-
-
-def _lately(series: str) -> str:
-    return f"last_over_time({series}[1h])"
-
-
-def _by_owner(amount: str, owner: str, by: str = "") -> str:
-    """An amount of each pod, with the owner of the pod."""
-    owned = f"max by (namespace, pod, owner_kind, owner_name) ({owner})"
-    pods = f"sum by (namespace, pod{by}) ({amount})"
-    return f"{pods} * on (namespace, pod) group_left (owner_kind, owner_name) {owned}"
-
-
-_OWNER = f'kube_pod_owner{{owner_kind=~"{KINDS}"}}'
-_REQUESTS = 'kube_pod_container_resource_requests{resource=~"cpu|memory"}'
-_EACH = f"max by (namespace, pod, container, resource) ({_lately(_REQUESTS)})"
-LATE = 120
-"""How long after it was scheduled a pod may be seen first."""
-
-
-def _waits() -> str:
-    """Seconds from the making of each pod until it was scheduled, of those that were within the last hour."""
-    whole = f"[{HOUR + 2 * LATE}s]"
-    made, placed = (
-        f"max by (namespace, pod, uid) (last_over_time({name}{whole}))"
-        for name in ("kube_pod_created", "kube_pod_status_scheduled_time")
-    )
-    lately = f"({placed} > time() - {HOUR + LATE} <= time() - {LATE})"
-    return f"sum({lately} - on (namespace, pod, uid) {made})"
-
-
-_OWNERS = "namespace, owner_kind, owner_name"
-
-
-def queries(step: int) -> list[RangeQuery]:
-    """In the order in which they are asked: what a recording cannot do without comes first."""
-    loose = 'kube_pod_owner{owner_kind!="DaemonSet",owner_kind!="Node"}'
-    kept = 'kube_pod_owner{owner_kind=~"ReplicaSet|StatefulSet"}'
-    used = 'rate(container_cpu_usage_seconds_total{container!="",container!="POD"}[5m])'
-    asked_cpu = 'kube_pod_container_resource_requests{resource="cpu"}'
-    budget = "kube_poddisruptionbudget_status"
-    return [
-        RangeQuery("deployments", "max by (namespace, deployment) (kube_deployment_spec_replicas)", step, 40),
-        RangeQuery("statefulsets", "max by (namespace, statefulset) (kube_statefulset_replicas)", step, 40),
-        RangeQuery(
-            "requests",
-            f"max by ({_OWNERS}, resource) ({_by_owner(_EACH, _lately(_OWNER), ', resource')})",
-            HOUR,
-            200,
-        ),
-        RangeQuery(
-            "replicasets",
-            f"max by (namespace, replicaset, owner_name) ({_lately('kube_replicaset_owner')})",
-            HOUR,
-            400,
-        ),
-        RangeQuery(
-            "waiting",
-            'sum(max by (namespace, pod) (kube_pod_status_scheduled{condition="false"}))',
-            step,
-        ),
-        RangeQuery("waits", _waits(), HOUR),
-        RangeQuery("nodes", "max by (node) (kube_node_created)", step, 100),
-        RangeQuery(
-            "labels", f"max by (node, {', '.join(LABELS)}) ({_lately('kube_node_labels')})", HOUR, 200
-        ),
-        RangeQuery("control", 'max by (node) (kube_node_role{role=~"control-plane|master"})', HOUR, 10),
-        RangeQuery("pods", f"count(max by (namespace, pod) ({loose}))", HOUR),
-        RangeQuery("kept", f"count(max by (namespace, pod) ({kept}))", HOUR),
-        RangeQuery("used", f"sum by ({_OWNERS}) ({_by_owner(used, _OWNER)})", HOUR, 100),
-        RangeQuery("asked", f"sum by ({_OWNERS}) ({_by_owner(asked_cpu, _OWNER)})", HOUR, 100),
-        *(
-            RangeQuery(
-                name,
-                f"max by (namespace, poddisruptionbudget) ({_lately(f'{budget}_{name}')})",
-                HOUR,
-                100,
-            )
-            for name in ("expected_pods", "desired_healthy")
-        ),
-    ]
-
-
-Key = tuple[str, str, str]
-"""Kind, namespace and name of a workload."""
 CPU_USE = 0.5
 """Share of its request that a pod uses where nobody measured it."""
 NEEDED = "kube-state-metrics (kube_deployment_spec_replicas, kube_statefulset_replicas)"
@@ -131,7 +38,7 @@ NEEDED = "kube-state-metrics (kube_deployment_spec_replicas, kube_statefulset_re
 
 @dataclass(frozen=True, slots=True)
 class PastMetrics:
-    """What was read, by the names of `state_metrics.queries`."""
+    """What was read, by the names of `metric_queries.queries`."""
 
     start: int
     end: int
@@ -139,6 +46,8 @@ class PastMetrics:
     curves: Mapping[str, Sequence[QueriedSeries]]
     notes: list[str] = field(default_factory=list)
     """What a person should know of it."""
+    objects: ClusterView | None = None
+    """The cluster as it is now, where it could be read."""
 
 
 def record_metrics(past: PastMetrics, written: Mapping[str, Any], config: Config) -> Recording:
@@ -151,14 +60,20 @@ def record_metrics(past: PastMetrics, written: Mapping[str, Any], config: Config
         )
     start, end = looks[0], min(looks[-1] + past.step, past.end)
     _note_missing(past, looks, end)
-    demand = {key: _series(curve, looks) for key, curve in _replicas(past).items()}
     requests = _requests(past)
     _refuse_without_memory(requests)
-    workloads, lacking = _workloads(past, demand, requests)
+    rules = rules_by_workload(past.objects, config.settings) if past.objects is not None else {}
+    away = {key for key, found in rules.items() if found.elsewhere}
+    curves = {key: curve for key, curve in _replicas(past).items() if key not in away}
+    demand = {key: _series(curve, looks) for key, curve in curves.items()}
+    requests = {key: asked for key, asked in requests.items() if key not in away}
+    names = names_of([*demand, *requests])
+    workloads, lacking = _workloads(past, demand, requests, names)
+    coverage_of_rules = _add_rules(past, workloads, names, rules)
     control = {curve.metric.get("node") for curve in past.curves["control"]}
     workers = [curve for curve in past.curves["nodes"] if curve.metric.get("node") not in control]
     nodes = PastNodes(workers, past.curves["labels"], config.settings, past.step)
-    known = {_name(key) for key in demand if key not in lacking}
+    known = {key for key in demand if key not in lacking}
     story = {
         "name": "recorded from Prometheus",
         "start": datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -173,6 +88,7 @@ def record_metrics(past: PastMetrics, written: Mapping[str, Any], config: Config
         "requests": _share(len(known), len(demand)),
         "nodes": nodes.known,
         **_fallbacks(past, workloads),
+        **coverage_of_rules,
     }
     recorded = Recorded(
         source="Prometheus",
@@ -183,7 +99,7 @@ def record_metrics(past: PastMetrics, written: Mapping[str, Any], config: Config
         pending_pod_seconds=_waited(past),
         launched=nodes.launched_after(start),
     )
-    series = {_name(key): found for key, found in demand.items() if key not in lacking}
+    series = {names[key]: found for key, found in demand.items() if key not in lacking}
     recording = Recording(VERSION, story, series, recorded)
     if story["nodes"]:
         return recording
@@ -226,11 +142,13 @@ def _moment(at: int) -> str:
 
 def _replicas(past: PastMetrics) -> dict[Key, QueriedSeries]:
     kinds = (("Deployment", "deployment"), ("StatefulSet", "statefulset"))
-    return {
+    kept = {
         (kind, curve.metric.get("namespace", ""), curve.metric.get(label, "")): curve
         for kind, label in kinds
         for curve in past.curves[f"{label}s"]
     }
+    others = {key: curve for curve in past.curves["others"] if (key := _owner(curve, {})) is not None}
+    return kept | others
 
 
 def _series(curve: QueriedSeries, looks: Sequence[int]) -> Series:
@@ -284,31 +202,35 @@ def _refuse_without_memory(requests: Mapping[Key, Mapping[str, float]]) -> None:
 
 
 def _workloads(
-    past: PastMetrics, demand: Mapping[Key, Series], requests: Mapping[Key, Mapping[str, float]]
+    past: PastMetrics,
+    demand: Mapping[Key, Series],
+    requests: Mapping[Key, Mapping[str, float]],
+    names: Mapping[Key, str],
 ) -> tuple[list[dict[str, Any]], set[Key]]:
     """Those that can be played, DaemonSets among them, and those whose pods nobody saw."""
     lacking = {key for key in demand if key not in requests}
-    ran = sorted(_name(key) for key in lacking if max(demand[key].replicas, default=0) > 0)
+    ran = sorted(names[key] for key in lacking if max(demand[key].replicas, default=0) > 0)
     if ran:
         more = f" and {len(ran) - 1} more" if len(ran) > 1 else ""
         past.notes.append(f"nobody saw what pods of {ran[0]}{more} request: left out")
     used, budgets = _used(past), _budgets(past)
+    guards = budgets_by_workload(past.objects) if past.objects is not None else None
     found = []
     for key in sorted(requests):
-        kind, namespace, name = key
+        kind, namespace, _ = key
         if key not in demand and kind != "DaemonSet":
             continue
         asked = requests[key]
         written: dict[str, Any] = {
-            "name": name,
+            "name": names[key].partition("/")[2],
             "namespace": namespace,
-            "kind": kind,
+            "kind": kind_played(kind),
             "cpu": f"{ceil(asked['cpu'] * 1000 - 1e-6)}m" if asked.get("cpu") else 0,
             "memory": f"{ceil(asked['memory'] / 2**20)}Mi" if asked.get("memory") else 0,
             "cpu_use": used.get(key, CPU_USE),
         }
-        if (namespace, name) in budgets and kind != "DaemonSet":
-            written["pdb"] = {"max_unavailable": budgets[namespace, name]}
+        if kind != "DaemonSet":
+            written |= guarded(_guards(key, budgets, guards))
         found.append(written)
     return found, lacking
 
@@ -331,8 +253,25 @@ def _used(past: PastMetrics) -> dict[Key, float]:
     }
 
 
-def _budgets(past: PastMetrics) -> dict[tuple[str, str], int]:
-    """How many pods may be away, of budgets that are named after their workload."""
+def _guards(
+    key: Key, budgets: Mapping[Budgeted, int], guards: Mapping[Key, Mapping[str, int]] | None
+) -> list[int]:
+    """How many of its pods may be away, by each of its budgets: those whose selectors match; where nobody
+    could look, the one that is named after it. Prometheus knows the budget itself, the object only what it
+    allows at this moment."""
+    _, namespace, name = key
+    if guards is None:
+        called = [one for one in ((namespace, name), (namespace, f"{name}-pdb")) if one in budgets]
+        return [budgets[one] for one in called[:1]]
+    return [budgets.get((namespace, one), now) for one, now in sorted(guards.get(key, {}).items())]
+
+
+Budgeted = tuple[str, str]
+"""Namespace and name of a disruption budget."""
+
+
+def _budgets(past: PastMetrics) -> dict[Budgeted, int]:
+    """How many pods may be away."""
     healthy = {_budget(c): _number(c.values[-1][1]) for c in past.curves["desired_healthy"]}
     found = {}
     for curve in past.curves["expected_pods"]:
@@ -342,34 +281,66 @@ def _budgets(past: PastMetrics) -> dict[tuple[str, str], int]:
     return found
 
 
-def _budget(curve: QueriedSeries) -> tuple[str, str]:
-    name = curve.metric.get("poddisruptionbudget", "")
-    return curve.metric.get("namespace", ""), name.removesuffix("-pdb")
+def _budget(curve: QueriedSeries) -> Budgeted:
+    return curve.metric.get("namespace", ""), curve.metric.get("poddisruptionbudget", "")
+
+
+def _add_rules(
+    past: PastMetrics,
+    workloads: Sequence[dict[str, Any]],
+    names: Mapping[Key, str],
+    rules: Mapping[Key, PodRules],
+) -> dict[str, float]:
+    """Where pods may run and what a drain must know of them, into the workloads; and the share of the
+    workloads of which that is known."""
+    placed = {f"{one['namespace']}/{one['name']}": one for one in workloads}
+    keys = [key for key, name in names.items() if name in placed]
+    if past.objects is None:
+        past.notes.append(
+            "kube-state-metrics does not export selectors, tolerations and spreading: pods are taken to run "
+            "on any node. Run this where the configuration reaches the cluster, or add a dump with --dump"
+        )
+        return {"placement": 0.0}
+    whole = 0
+    for key in keys:
+        found = rules.get(key)
+        if found is not None:
+            placed[names[key]].update(found.written)
+            whole += not found.beyond
+            if found.beyond:
+                past.notes.append(f"{names[key]} is played without {', '.join(dict.fromkeys(found.beyond))}")
+    unseen = len([key for key in keys if key not in rules])
+    if unseen:
+        past.notes.append(
+            f"placement is known for {len(keys) - unseen} of {len(keys)} workloads, from their pods of now: "
+            "the others are taken to run on any node"
+        )
+    away = sorted(f"{key[1]}/{key[2]}" for key, found in rules.items() if found.elsewhere)
+    if away:
+        more = f" and {len(away) - 1} more" if len(away) > 1 else ""
+        past.notes.append(f"{away[0]}{more} can run on no pool of the configuration: left out")
+    return {"placement": _share(whole, len(keys))}
 
 
 def _fallbacks(past: PastMetrics, workloads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """What is not exported, and what is taken instead."""
     placed = [one for one in workloads if one["kind"] != "DaemonSet"]
     budgets = {_budget(curve) for curve in past.curves["expected_pods"]}
-    matched = sum((one["namespace"], one["name"]) in budgets for one in placed)
+    matched = sum("pdb" in one for one in placed)
     measured = len({key for key in _used(past) if key[0] != "DaemonSet"})
     if measured < len(placed):
         past.notes.append(
             f"CPU used is known for {measured} of {len(placed)} workloads: the others are taken to use half "
             "of what they request"
         )
-    past.notes.append(
-        "kube-state-metrics does not export selectors, tolerations and spreading: pods are taken to run on "
-        "any node"
-    )
-    found = {"CPU used": _share(measured, len(placed)), "selectors": 0.0}
+    found = {"CPU used": _share(measured, len(placed))}
     return found | ({"budgets": _share(matched, len(budgets))} if budgets else {})
 
 
 def _share_of_pods(past: PastMetrics) -> float:
-    """Of those that are not tied to a node: jobs and bare pods have no workload here."""
-    kept, pods = (_sum(past.curves[name]) for name in ("kept", "pods"))
-    return _share(kept, pods)
+    """Of those that are not tied to a node: bare pods have no workload here."""
+    kept, others, pods = (_sum(past.curves[name]) for name in ("kept", "other_pods", "pods"))
+    return _share(kept + others, pods)
 
 
 def _waited(past: PastMetrics) -> float | None:
@@ -392,10 +363,6 @@ def _sum(curves: Sequence[QueriedSeries]) -> float:
 
 def _share(part: float, whole: float) -> float:
     return round(min(part / whole, 1.0), 4) if whole else 0.0
-
-
-def _name(key: Key) -> str:
-    return f"{key[1]}/{key[2]}"
 
 
 def _number(text: str) -> float | None:
