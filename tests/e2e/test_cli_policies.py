@@ -179,7 +179,7 @@ def test_a_sleeping_policy_is_woken_by_name_or_with_all(ask: Ask) -> None:
     said = ask("policy", "list").out
     assert "asleep for 10 min" in said
     assert "a wake takes about 30 s" in said
-    told = "a wake takes about 30 s (a default, since no wake has been timed)"
+    told = "a wake takes about 30 s (assumed, no wake has been timed yet)"
     assert told in " ".join(ask("status").out.split())
     assert json.loads(ask("status", "--json").out)["asleep"] == [
         {
@@ -192,7 +192,7 @@ def test_a_sleeping_policy_is_woken_by_name_or_with_all(ask: Ask) -> None:
     ]
     write("web", node_first=NodeFirst(NodeNeed.LAUNCH, "workers"))
     assert "a wake takes about 2 min 30 s, with a new node" in ask("policy", "list").out
-    assert "2 min of them for a node of pool workers that must be launched first" in " ".join(
+    assert "including 2 min until a new node of pool workers is Ready" in " ".join(
         ask("policy", "show", "web").out.replace("#", "").split()
     )
     write("web", node_first=NodeFirst(NodeNeed.NEVER, why="needs 9000m CPU, 4000m free"))

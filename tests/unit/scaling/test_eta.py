@@ -44,7 +44,7 @@ def test_without_a_node_it_is_the_pods_part_that_19_of_20_stay_below() -> None:
     found = eta(HISTORY, FITS, [], NOW)
     assert (found.seconds, found.node) == (26, None)
     assert (found.pods.learned, found.pods.count) == (Learned.WAKES, 20)
-    assert found.says == "about 26 s (by its last 20 wakes)"
+    assert found.says == "about 26 s (measured on its last 20 wakes)"
 
 
 def test_with_a_node_its_part_of_the_policys_own_wakes_is_added() -> None:
@@ -52,8 +52,8 @@ def test_with_a_node_its_part_of_the_policys_own_wakes_is_added() -> None:
     found = eta(HISTORY, SPOT_FIRST, SPOT_NODES, NOW)
     assert (found.seconds, found.node and found.node.seconds) == (26 + 90, 90)
     assert found.says == (
-        "about 2 min, 90 s of them for a node of pool spot that must be launched first "
-        "(pods by its last 20 wakes; node by its last 4 wakes)"
+        "about 2 min, including 90 s until a new node of pool spot is Ready "
+        "(pods: measured on its last 20 wakes; node: measured on its last 4 wakes)"
     )
 
 
@@ -67,24 +67,24 @@ def test_a_policy_that_never_needed_a_node_takes_the_time_of_the_pool() -> None:
     # Ten nodes of the pool took 50 to 59 s: the 10th is the 95th percentile.
     found = eta(WITHOUT_NODE, SPOT_FIRST, [*OTHER_NODES, *SPOT_NODES], NOW)
     assert (found.seconds, found.node and found.node.learned) == (26 + 59, Learned.POOL)
-    assert "node by 10 nodes of the pool" in found.says
+    assert "node: measured on 10 nodes of the pool" in found.says
 
 
 def test_a_pool_that_never_launched_takes_the_time_of_the_others() -> None:
     found = eta(WITHOUT_NODE, SPOT_FIRST, OTHER_NODES, NOW)
     assert (found.seconds, found.node and found.node.learned) == (26 + 25, Learned.OTHER_POOLS)
-    assert "node by 1 node of other pools" in found.says
+    assert "node: measured on 1 node of other pools" in found.says
 
 
 def test_what_was_never_timed_is_a_default_and_says_so() -> None:
     plain = eta([], FITS, [], NOW)
     assert (plain.seconds, plain.pods.learned) == (DEFAULT_POD_SECONDS, Learned.DEFAULT)
-    assert plain.says == "about 30 s (a default, since no wake has been timed)"
+    assert plain.says == "about 30 s (assumed, no wake has been timed yet)"
     node = eta([], SPOT_FIRST, [], NOW)
     assert node.seconds == DEFAULT_POD_SECONDS + DEFAULT_NODE_SECONDS
     assert node.says == (
-        "about 2 min 30 s, 2 min of them for a node of pool spot that must be launched first "
-        "(pods a default, since no wake has been timed; node a default, since no node has been timed)"
+        "about 2 min 30 s, including 2 min until a new node of pool spot is Ready "
+        "(pods: assumed, no wake has been timed yet; node: assumed, no node has been timed yet)"
     )
 
 
@@ -92,7 +92,7 @@ def test_where_nothing_is_known_of_the_nodes_most_wakes_decide() -> None:
     assert eta(HISTORY, None, SPOT_NODES, NOW).node is None
     often = eta([*WITHOUT_NODE[:3], *WITH_NODE], None, SPOT_NODES, NOW)
     assert often.seconds == 27 + 90
-    assert "for a node, as for most of its wakes" in often.says
+    assert "until a new node is Ready, as for most of its wakes" in often.says
     assert eta([], None, [], NOW).seconds == DEFAULT_POD_SECONDS
 
 
@@ -100,7 +100,7 @@ def test_of_a_node_on_its_way_only_what_is_left_counts() -> None:
     coming = NodeFirst(NodeNeed.COMING, "spot", since=NOW - 30)
     found = eta(WITHOUT_NODE, coming, SPOT_NODES, NOW)
     assert found.seconds == 26 + (59 - 30)
-    assert "29 s of them for a node of pool spot that is on its way" in found.says
+    assert "29 s until the node of pool spot that is on its way is Ready" in found.says
     late = NodeFirst(NodeNeed.COMING, "spot", since=NOW - 600)
     assert eta(WITHOUT_NODE, late, SPOT_NODES, NOW).seconds == 26 + 1
     ahead = NodeFirst(NodeNeed.COMING, "spot", since=NOW + 600)

@@ -58,7 +58,7 @@ def test_a_fall_that_is_given_up_says_why() -> None:
 def test_a_wake_says_how_long_it_took_and_what_of_that_was_for_a_node() -> None:
     state = make_state(Phase.WAKING, last_wake_at=NOW - 40, scaled_to_zero_at=NOW - 7240)
     assert ready(make_policy(), state, NOW + 0.25, 25.0, DEFAULTS).why.says == (
-        "ready after 40.2 s, 25.0 s of them for a node"
+        "ready after 40.2 s, including 25.0 s for a node"
     )
     assert ready(make_policy(), state, NOW, 0.0, DEFAULTS).why.says == "ready after 40.0 s"
 

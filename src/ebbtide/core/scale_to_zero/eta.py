@@ -94,8 +94,8 @@ class LearnedEta:
         sources = [_learned_says(self.pods, "wake")]
         told = f"about {_roughly(self.seconds)}"
         if self.node is not None:
-            told += f", {_roughly(ceil(self.node.seconds))} of them for {_node_says(self.first)}"
-            sources = [f"pods {sources[0]}", f"node {_learned_says(self.node, 'node')}"]
+            told += f", including {_roughly(ceil(self.node.seconds))} until {_node_says(self.first)}"
+            sources = [f"pods: {sources[0]}", f"node: {_learned_says(self.node, 'node')}"]
         return f"{told} ({'; '.join(sources)})"
 
 
@@ -181,22 +181,22 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def _node_says(first: NodeFirst | None) -> str:
     if first is None:
-        return "a node, as for most of its wakes"
+        return "a new node is Ready, as for most of its wakes"
     if first.need is NodeNeed.COMING:
-        return f"a node of pool {first.pool} that is on its way"
-    return f"a node of pool {first.pool} that must be launched first"
+        return f"the node of pool {first.pool} that is on its way is Ready"
+    return f"a new node of pool {first.pool} is Ready"
 
 
 def _learned_says(part: Part, noun: str) -> str:
     match part.learned:
         case Learned.WAKES:
-            return f"by its last {count_of(part.count, 'wake')}"
+            return f"measured on its last {count_of(part.count, 'wake')}"
         case Learned.POOL:
-            return f"by {count_of(part.count, 'node')} of the pool"
+            return f"measured on {count_of(part.count, 'node')} of the pool"
         case Learned.OTHER_POOLS:
-            return f"by {count_of(part.count, 'node')} of other pools"
+            return f"measured on {count_of(part.count, 'node')} of other pools"
         case Learned.DEFAULT:
-            return f"a default, since no {noun} has been timed"
+            return f"assumed, no {noun} has been timed yet"
         case _:
             assert_never(part.learned)
 

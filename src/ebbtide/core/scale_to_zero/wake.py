@@ -149,7 +149,7 @@ def ready(policy: Policy, state: IdleState, at: float, node_seconds: float, defa
         left_alone_cause=PolicyCause.NONE,
     )
     says = f"ready after {a_measured_while(took)}" + (
-        f", {a_measured_while(timed.node_seconds)} of them for a node" * (timed.node_seconds > 0)
+        f", including {a_measured_while(timed.node_seconds)} for a node" * (timed.node_seconds > 0)
     )
     told = PolicyWhy(PolicyCause.READY, f"{says}; {why.says}" if why else says, found=timed.seconds)
     return Ready(awake, (ended,) if ended else (), told)

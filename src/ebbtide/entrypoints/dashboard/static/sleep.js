@@ -61,7 +61,7 @@ export function sleep(main, { say, refresh }) {
     const change = strips?.policies.find((each) => each.policy_id === policy.id)?.next_change;
     const { wakes, eta, estimated_ready_seconds: seconds, phase } = policy.state;
     // Asleep, the line above says how long a wake takes.
-    const takes = (phase === "zero" && eta) || isStuck(policy.state) ? "" : `A wake takes ${about(seconds)}${wakes.length ? `, by its last ${plural(wakes.length, "wake")}` : ", not measured yet"}${unread}.`;
+    const takes = (phase === "zero" && eta) || isStuck(policy.state) ? "" : `A wake takes ${about(seconds)}${wakes.length ? `, measured on its last ${plural(wakes.length, "wake")}` : ", not measured yet"}${unread}.`;
     return h("p", { class: "quiet" }, change ? `Next scheduled: ${change.does} at ${moment(change.at, true)}, in ${span(change.at - now)}. ` : "No schedule. ", takes);
   }
 
