@@ -25,9 +25,12 @@ from ebbtide.model.pod import (
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView
 from ebbtide.simulator.recording.objects import (
+    Key,
+    PodRules,
     budgets_by_workload,
     guarded,
     names_of,
+    pods_by_workload,
     rules_by_workload,
     rules_of,
     workload_of,
@@ -55,6 +58,10 @@ def web(scheduling: Scheduling | None = None, **fields: Any) -> Pod:
 def settings() -> Settings:
     pool = "{name: general, types: [cpx32], zones: [a, b], labels: {disk: ssd}}"
     return build_config(parse_document(f"pools: [{pool}]", "ebbtide.yaml"), {}).settings
+
+
+def rules_in(view: ClusterView) -> dict[Key, PodRules]:
+    return rules_by_workload(pods_by_workload(view), view, settings())
 
 
 @pytest.mark.parametrize(
@@ -146,20 +153,20 @@ def test_the_newest_pod_speaks_for_its_workload_and_finished_ones_do_not() -> No
     old = web(name="web-1a-aaaaa", created_at=1)
     new = web(Scheduling(node_selector=(("disk", "ssd"),)), name="web-2b-aaaaa", created_at=2)
     done = web(name="report-29384710-aaaaa", controller="Job", phase=PodPhase.SUCCEEDED)
-    found = rules_by_workload(ClusterView(pods=(new, old, done)), settings())
+    found = rules_in(ClusterView(pods=(new, old, done)))
     assert {key: rules.written for key, rules in found.items()} == {WEB: {"node_selector": {"disk": "ssd"}}}
 
 
 def test_a_workload_that_no_pool_could_take_and_that_runs_elsewhere_is_left_out() -> None:
     gpu = web(Scheduling(node_selector=(("gpu", "yes"),)), node_name="other")
-    (found,) = rules_by_workload(ClusterView((make_node("other", pool=""),), (gpu,)), settings()).values()
+    (found,) = rules_in(ClusterView((make_node("other", pool=""),), (gpu,))).values()
     assert found.elsewhere
 
 
 def test_a_workload_that_runs_on_our_nodes_by_labels_of_theirs_is_kept_without_its_selector() -> None:
     labelled = web(Scheduling(node_selector=(("rack", "7"),), volume_zones=("a",)), node_name="a1")
     view = ClusterView((make_node("a1", pool="general"),), (labelled,))
-    (found,) = rules_by_workload(view, settings()).values()
+    (found,) = rules_in(view).values()
     assert (found.elsewhere, found.written, len(found.beyond)) == (False, {"volume": True}, 1)
 
 
@@ -170,7 +177,7 @@ def test_budgets_are_matched_by_their_selectors_and_not_by_their_names() -> None
         Budget("elsewhere", "web", OWN, 3),
     )
     view = ClusterView((), (web(), web(name="agent-a", controller="DaemonSet")), budgets)
-    assert budgets_by_workload(view) == {WEB: {"something": 2}}
+    assert budgets_by_workload(pods_by_workload(view), view.budgets) == {WEB: {"something": 2}}
 
 
 def test_several_budgets_of_a_workload_are_all_kept() -> None:

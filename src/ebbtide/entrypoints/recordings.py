@@ -47,6 +47,7 @@ from ebbtide.simulator.recording.objects import (
     guarded,
     kind_played,
     names_of,
+    pods_by_workload,
     rules_by_workload,
     workload_of,
 )
@@ -104,11 +105,10 @@ class _SeenWorkloads:
 def _seen(looks: Sequence[_LoggedLook], settings: Settings) -> _SeenWorkloads:
     found = _SeenWorkloads({}, {}, {})
     for look in looks:
-        found.rules.update(rules_by_workload(look.view, settings))
-        found.pods.update(
-            (key, pod) for pod in look.view.pods if (key := workload_of(pod)) and not pod.finished
-        )
-        for key, guards in budgets_by_workload(look.view).items():
+        pods = pods_by_workload(look.view)
+        found.rules.update(rules_by_workload(pods, look.view, settings))
+        found.pods.update((key, of_it[-1]) for key, of_it in pods.items())
+        for key, guards in budgets_by_workload(pods, look.view.budgets).items():
             most = found.allowed.setdefault(key, {})
             most.update((name, max(now, most.get(name, 0))) for name, now in guards.items())
     return found

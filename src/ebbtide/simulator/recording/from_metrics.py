@@ -27,6 +27,7 @@ from ebbtide.simulator.recording.objects import (
     guarded,
     kind_played,
     names_of,
+    pods_by_workload,
     rules_by_workload,
 )
 from ebbtide.simulator.recording.past_nodes import PastNodes
@@ -62,7 +63,9 @@ def record_metrics(past: PastMetrics, written: Mapping[str, Any], config: Config
     _note_missing(past, looks, end)
     requests = _requests(past)
     _refuse_without_memory(requests)
-    rules = rules_by_workload(past.objects, config.settings) if past.objects is not None else {}
+    rules = {}
+    if past.objects is not None:
+        rules = rules_by_workload(pods_by_workload(past.objects), past.objects, config.settings)
     away = {key for key, found in rules.items() if found.elsewhere}
     curves = {key: curve for key, curve in _replicas(past).items() if key not in away}
     demand = {key: _series(curve, looks) for key, curve in curves.items()}
@@ -214,7 +217,9 @@ def _workloads(
         more = f" and {len(ran) - 1} more" if len(ran) > 1 else ""
         past.notes.append(f"nobody saw what pods of {ran[0]}{more} request: left out")
     used, budgets = _used(past), _budgets(past)
-    guards = budgets_by_workload(past.objects) if past.objects is not None else None
+    guards = None
+    if past.objects is not None:
+        guards = budgets_by_workload(pods_by_workload(past.objects), past.objects.budgets)
     found = []
     for key in sorted(requests):
         kind, namespace, _ = key

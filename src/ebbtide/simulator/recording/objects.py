@@ -17,7 +17,7 @@ from ebbtide.core.consolidation import game_servers
 from ebbtide.core.nodes.room import HOSTNAME_LABEL, ZONE_LABEL, Room, refused_by_node, room_of_new
 from ebbtide.core.scale_to_zero.rates import owner_of
 from ebbtide.model import names
-from ebbtide.model.pod import Pod, Requirement, SelectorOperator, matches
+from ebbtide.model.pod import Budget, Pod, Requirement, SelectorOperator, matches
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import ClusterView
 
@@ -63,13 +63,22 @@ def workload_of(pod: Pod) -> Key | None:
     return pod.controller, pod.namespace, RUN.sub("", stem)
 
 
-def rules_by_workload(view: ClusterView, settings: Settings) -> dict[Key, PodRules]:
-    """By the pod that was made last: an update may be half done."""
-    pods: dict[Key, list[Pod]] = {}
-    for pod in sorted(view.pods, key=lambda one: (one.created_at, one.name)):
-        key = workload_of(pod)
-        if key is not None and not pod.finished:
-            pods.setdefault(key, []).append(pod)
+def pods_by_workload(view: ClusterView) -> dict[Key, list[Pod]]:
+    """Unfinished pods, the one that was made last at the end: it speaks for its workload, since an update may
+    be half done."""
+    found: dict[Key, list[Pod]] = {}
+    for pod in view.pods:
+        key = None if pod.finished else workload_of(pod)
+        if key is not None:
+            found.setdefault(key, []).append(pod)
+    for pods in found.values():
+        pods.sort(key=lambda one: (one.created_at, one.name))
+    return found
+
+
+def rules_by_workload(
+    pods: Mapping[Key, Sequence[Pod]], view: ClusterView, settings: Settings
+) -> dict[Key, PodRules]:
     rooms = _rooms(settings)
     ours = {node.name for node in view.workers if settings.pool_named(node.pool) is not None}
     return {key: _with_home(found, rooms, ours) for key, found in pods.items()}
@@ -154,16 +163,17 @@ def _annotations(pod: Pod) -> dict[str, str]:
     return kept
 
 
-def budgets_by_workload(view: ClusterView) -> dict[Key, dict[str, int]]:
+def budgets_by_workload(
+    pods: Mapping[Key, Sequence[Pod]], budgets: Sequence[Budget]
+) -> dict[Key, dict[str, int]]:
     """Names of the budgets that guard its pods, with how many of them may be away now."""
     found: dict[Key, dict[str, int]] = {}
-    for pod in view.pods:
-        key = workload_of(pod)
-        if key is None or pod.tied_to_node or pod.finished:
+    for key, of_it in pods.items():
+        if of_it[-1].tied_to_node:
             continue
-        labels = dict(pod.labels)
-        for budget in view.budgets:
-            if budget.namespace == pod.namespace and matches(budget.selector, labels):
+        labels = dict(of_it[-1].labels)
+        for budget in budgets:
+            if budget.namespace == key[1] and matches(budget.selector, labels):
                 found.setdefault(key, {})[budget.name] = budget.disruptions_allowed
     return found
 
