@@ -189,6 +189,40 @@ def test_a_recording_without_names_plays_the_same() -> None:
     assert json.loads(text)["recorded"]["source"] == "CSV"
 
 
+def test_without_names_what_decides_about_evictions_and_places_stays() -> None:
+    named = recording(
+        nodes=[
+            {
+                "name": "acme-7", "pool": "general",
+                "labels": {"kubernetes.io/hostname": "acme-7", "owner": "acme", "disk": "ssd"},
+            }
+        ],
+        workloads=[
+            {
+                "name": "mc", "cpu": "500m", "memory": "2Gi", "priority_class": "acme-gold",
+                "annotations": {
+                    "ebbtide.dev/plan": "acme-special", "ebbtide.dev/players": "20", "owner": "acme",
+                    "ebbtide.dev/safe-to-evict": "false",
+                },
+                "node_selector": {"disk": "ssd", "kubernetes.io/hostname": "acme-7"},
+            },
+            {"name": "dns", "cpu": "100m", "memory": "64Mi", "priority_class": "system-cluster-critical"},
+        ],
+    )  # fmt: skip
+    named = msgspec.structs.replace(named, demand={"default/mc": Series([0.0], [1])})
+    found = anonymised(named)
+    assert "acme" not in msgspec.json.encode(found).decode()
+    (node,), (server, dns) = found.story["nodes"], found.story["workloads"]
+    assert server["annotations"] == {
+        "ebbtide.dev/plan": "other",
+        "ebbtide.dev/players": "20",
+        "ebbtide.dev/safe-to-evict": "false",
+    }
+    assert server["node_selector"] == {"disk": "ssd", "kubernetes.io/hostname": node["name"]}
+    assert (node["labels"], dns["priority_class"]) == ({"disk": "ssd"}, "system-cluster-critical")
+    assert named.story["workloads"][0]["node_selector"]["kubernetes.io/hostname"] == "acme-7"
+
+
 def test_the_command_records_and_simulates(shell: Shell) -> None:
     shell.write("ebbtide.yaml", CONFIG + "api: {tokens: []}\n")
     shell.write("trace.csv", TRACE)

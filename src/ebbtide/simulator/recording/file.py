@@ -13,7 +13,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,11 @@ import msgspec
 from ebbtide import typed
 from ebbtide.config import Config
 from ebbtide.config.section import read_cpu_milli, read_memory_mib
+from ebbtide.core.consolidation import game_servers
+from ebbtide.core.nodes.room import HOSTNAME_LABEL
 from ebbtide.core.prices import CATALOGUE
 from ebbtide.errors import ConfigError
+from ebbtide.model import names
 from ebbtide.model.pool import NodeType
 
 LEFT_OUT = frozenset(
@@ -70,8 +73,16 @@ def _type(written: Any, known: NodeType | None) -> Any:
     return keys
 
 
-DROPPED = ("labels", "annotations")
-"""Of a workload: nothing in a simulation asks for them by their names, and they may say anything."""
+UNDERSTOOD = frozenset(
+    (*game_servers.KEYS, *names.SAFE_TO_EVICT, *names.DO_NOT_DISRUPT, names.SAFE_LOCAL_VOLUMES)
+)
+"""Annotations that decide about evictions. All others may say anything, and so may labels."""
+PLAIN = frozenset(
+    (*game_servers.TIERS_MIB, game_servers.CUSTOM, *game_servers.PLANS, "running", "starting", "stopping")
+)
+OTHER = "other"
+"""Instead of a value that is none of those that Ebbtide knows: it is none of them, too."""
+SYSTEM_PRIORITY = "system-"
 
 
 def anonymised(recording: Recording) -> Recording:
@@ -79,8 +90,9 @@ def anonymised(recording: Recording) -> Recording:
     nodes = _Numbers("node")
     story = dict(recording.story)
     story["name"] = "a recording without names"
+    asked = {pair for one in story.get("workloads", ()) for pair in one.get("node_selector", {}).items()}
     story["workloads"] = [_workload(one, spaces, keys, nodes) for one in story.get("workloads", ())]
-    story["nodes"] = [{**one, "name": nodes.of(one["name"])} for one in story.get("nodes", ())]
+    story["nodes"] = [_node(one, nodes, asked) for one in story.get("nodes", ())]
     demand = {}
     for key, series in recording.demand.items():
         namespace, _, _ = key.rpartition("/")
@@ -92,11 +104,31 @@ def anonymised(recording: Recording) -> Recording:
 
 def _workload(written: dict[str, Any], spaces: _Numbers, keys: _Numbers, nodes: _Numbers) -> dict[str, Any]:
     namespace = written.get("namespace", "default")
-    kept = {name: value for name, value in written.items() if name not in DROPPED}
+    kept = {name: value for name, value in written.items() if name != "labels"}
     kept["name"] = keys.of(f"{namespace}/{written['name']}")
     kept["namespace"] = spaces.of(namespace)
+    if "annotations" in kept:
+        kept["annotations"] = {
+            key: value if value in PLAIN or value in ("true", "false") or value.isdecimal() else OTHER
+            for key, value in kept["annotations"].items()
+            if key in UNDERSTOOD
+        }
+    if not kept.get("priority_class", "").startswith(SYSTEM_PRIORITY):
+        kept.pop("priority_class", None)
+    if HOSTNAME_LABEL in kept.get("node_selector", {}):
+        named = nodes.of(kept["node_selector"][HOSTNAME_LABEL])
+        kept["node_selector"] = {**kept["node_selector"], HOSTNAME_LABEL: named}
     if "on" in kept:
         kept["on"] = [nodes.of(name) for name in kept["on"]]
+    return kept
+
+
+def _node(written: dict[str, Any], nodes: _Numbers, asked: Set[tuple[str, str]]) -> dict[str, Any]:
+    """Of its labels only what a pod selects it by: the others tell its name, address and owner."""
+    kept = {**written, "name": nodes.of(written["name"])}
+    if "labels" in kept:
+        selected = asked & set(kept["labels"].items())
+        kept["labels"] = {key: value for key, value in sorted(selected) if key != HOSTNAME_LABEL}
     return kept
 
 

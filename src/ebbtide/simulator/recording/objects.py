@@ -155,7 +155,9 @@ def _affinity_as_labels(terms: tuple[tuple[Requirement, ...], ...]) -> tuple[dic
 
 
 def _annotations(pod: Pod) -> dict[str, str]:
-    kept = {key: value for key, value in pod.annotations if key in game_servers.KEYS}
+    """And labels of game servers: either says what they are."""
+    told = game_servers.labels_of(pod)
+    kept = {key: told[key] for key in game_servers.KEYS if key in told}
     if pod.safe_to_evict is not None:
         kept[names.SAFE_TO_EVICT[0]] = str(pod.safe_to_evict).lower()
     if pod.do_not_disrupt:
