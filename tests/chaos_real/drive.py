@@ -72,11 +72,12 @@ class Drive:
         self._judge(seconds)
         return self._found
 
-    def _bear(self, place: int) -> None:
+    def _bear(self, place: int, rolled_out: bool = False) -> None:
         """The first is spared and gives the lease back after each tick, as some of the others do: else those
-        who are killed would leave it behind most of the time. The last are of the other version."""
+        who are killed would leave it behind most of the time. The last are of the other version, until that
+        is `rolled_out`."""
         self._born += 1
-        version = len(self._nurseries) - 1 if place > MORTAL - OTHERS else 0
+        version = len(self._nurseries) - 1 if place > MORTAL - OTHERS and not rolled_out else 0
         order = Order(
             f"runner-{self._born}-{'other' if version else 'this'}",
             str(self._stand.config.with_name(PLAIN) if version else self._stand.config),
@@ -157,6 +158,7 @@ class Drive:
         stand = self._stand
         self._thaw(float("inf"))
         stand.network.calm()
+        self._complete_the_roll_out()
         self._doze()
         patiently(lambda: stand.weather.settle(stand.witness))
         patiently(stand.machines.recover)
@@ -173,6 +175,15 @@ class Drive:
                 return
         late = f"{looks} looks after the last fault"
         self._found.violations += [f"{late}: {one}" for one in unsettled or ["only now at rest"]]
+
+    def _complete_the_roll_out(self) -> None:
+        """The other version has another configuration, without consolidation: each of the two gives back the
+        nodes that the other begins to remove, for as long as there are both."""
+        for place in range(MORTAL - OTHERS + 1, len(self._runners)):
+            child = self._runners[place]
+            if child is not None:
+                child.end()
+            self._bear(place, rolled_out=True)
 
     def _doze(self) -> None:
         """Until the sleeper sleeps and a node was removed: a run that was short, or on a busy machine, has
