@@ -170,8 +170,11 @@ def test_a_node_that_is_gone_or_another_is_not_judged() -> None:
 @pytest.mark.parametrize(("second", "broken"), [(1000 + 7199, True), (1000 + 7200, False)])
 def test_two_consolidations_are_a_cooldown_apart(second: int, broken: bool) -> None:
     scene = Scene()
-    for moment in (1000, second):
-        scene.store.write(replace(scene.store.load(), last_consolidation_at=moment), None)
+    scene.store.write(replace(scene.store.load(), last_consolidation_at=1000), None)
+    machine = scene.world.machines.find(scene.instance_id(scene.nodes[0]))
+    assert machine is not None
+    scene.world.machines.end(machine)
+    scene.store.write(replace(scene.store.load(), last_consolidation_at=second), None)
     assert bool(scene.checker.violations) is broken
 
 
@@ -205,6 +208,40 @@ def test_more_evictions_in_an_hour_than_allowed_are_told_of() -> None:
         (pod,) = scene.world.pods_on(node.name)
         rules.evicts(Act(ActKind.EVICT, pod_uid=pod.uid), moving(scene, node, pod.uid))
         assert told_of == [ViolationKind.TOO_MANY_MOVES] * told
+
+
+@pytest.mark.parametrize(
+    ("happens", "seconds", "told"),
+    [
+        ("nothing is saved", 14_399, 1),
+        ("nothing is saved", 14_400, 0),
+        ("a node goes", 14_399, 0),
+        ("more is asked for", 14_399, 0),
+    ],
+)
+def test_one_that_follows_too_soon_after_one_that_saved_nothing_is_told_of(
+    happens: str, seconds: int, told: int
+) -> None:
+    scene = Scene(pods=2)
+    told_of: list[ViolationKind] = []
+    longer = replace(SETTINGS.consolidation, payback_seconds=100_000)
+    rules = Repacking(
+        scene.world, replace(SETTINGS, consolidation=longer), lambda kind, *_: told_of.append(kind)
+    )
+    records = [Record(last_consolidation_at=at) for at in (0, 1000, 1000, 1000 + seconds)]
+    rules.wrote(records[0], records[1])
+    if happens == "a node goes":
+        machine = scene.world.machines.find(scene.instance_id(scene.nodes[0]))
+        assert machine is not None
+        scene.world.machines.end(machine)
+    if happens == "more is asked for":
+        scene.world.add_workload(WorkloadSpec(pod_template("more", 100, 64), demand=Demand(low=1)))
+    scene.world.advance_to(scene.world.now + 300)
+    rules.wrote(records[1], records[2])
+    if happens == "more is asked for":
+        scene.world.controllers.set_wanted("default/more", 0)
+    rules.wrote(records[2], records[3])
+    assert told_of == [ViolationKind.COOLDOWN] * told
 
 
 def test_what_others_evict_meanwhile_does_not_count() -> None:

@@ -29,7 +29,6 @@ _BALANCED: Mapping[str, Any] = {
     "consolidation": {
         "enabled": True,
         "cooldown_sec": 300,
-        "backoff_max_sec": 14_400,
         "min_uptime_sec": 600,
         "min_idle_sec": 60,
         "min_savings_per_hour": 0.0,
@@ -57,7 +56,6 @@ _EAGER: Mapping[str, Any] = {
     "consolidation": {
         "enabled": True,
         "cooldown_sec": 120,
-        "backoff_max_sec": 3600,
         "min_uptime_sec": 300,
         "min_idle_sec": 30,
         "min_savings_per_hour": 0.0,

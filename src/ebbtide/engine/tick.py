@@ -207,7 +207,7 @@ def _begin(decision: Decision, record: Record, run: LeasedRun) -> Record:
         case Action.RETRY:
             return taken_up_again(record, decision)
         case Action.CONSOLIDATE:
-            return consolidate.start(record, decision, name, run.settings)
+            return consolidate.start(record, decision, name, run.settings, run.snapshot)
         case Action.NOTHING:
             return record
 

@@ -8,6 +8,7 @@ every write and the lease token with every change of holder; both are conditions
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from typing import Any
 
 from ebbtide.model.operation import Operation, Removal, RemovalState, Removing, ScaleDown, ScaleUp, Spot
@@ -145,6 +146,21 @@ class DemandNote:
     memory_mib: int
 
 
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What the last consolidation promised to save an hour, and what was true when it began: the cost of all
+    instances, and what pods requested. Kept until it is known whether it saved that."""
+
+    begun_at: int
+    promised: Decimal
+    cost_before: Decimal
+    currency: str
+    cpu_milli: int
+    memory_mib: int
+    fruitless: int
+    """How many were fruitless in a row, this one among them: what counts again if nothing is saved."""
+
+
 @dataclass(frozen=True)
 class Record:
     """Without slots, for `changed`."""
@@ -218,6 +234,7 @@ class Record:
     make it wait longer."""
     consolidation_owes: int = 0
     """How many nodes must still go for the last consolidation not to count as fruitless."""
+    saving: Saving | None = None
     evictions: tuple[int, ...] = ()
     """When consolidation evicted pods in the last hour; each is written before it is done."""
     leaving: tuple[EmptiedNode, ...] = ()

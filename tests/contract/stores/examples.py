@@ -31,6 +31,7 @@ from ebbtide.model.record import (
     EmptiedNode,
     Missing,
     Record,
+    Saving,
     UnfitNode,
     Unwell,
 )
@@ -110,6 +111,7 @@ RECORDS = {
         last_consolidation_at=AT + 200,
         consolidations_in_vain=2,
         consolidation_owes=1,
+        saving=Saving(AT + 200, Decimal("0.1368"), Decimal("0.40"), "EUR", 7500, 12_288, 2),
         evictions=(AT - 60, AT + 220),
     ),
     "nodes that leave": replace(

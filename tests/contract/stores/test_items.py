@@ -47,6 +47,7 @@ from ebbtide.model.record import (
     Missing,
     Record,
     Refused,
+    Saving,
     spot_lease_name,
 )
 from ebbtide.model.snapshot import Market
@@ -65,9 +66,13 @@ IDLE = Record(
     last_consolidation_at=1730000000,
     consolidations_in_vain=1,
     consolidation_owes=1,
+    saving=Saving(1730000000, Decimal("0.1368"), Decimal("0.40"), "EUR", 7500, 12288, 1),
     evictions=(1729999000, 1730000000),
     leaving=(EmptiedNode("node-c", "uid-c", "i-ccc", "1730000000-req-abc", 1730002700),),
 )
+
+
+SAVED = to_item(IDLE)["consolidationSaving"]
 
 
 def scale_up(*states: SlotState) -> ScaleUp:
@@ -160,7 +165,7 @@ def test_a_closed_operation_leaves_no_attribute_behind(dynamodb_lab: DynamoLab) 
     store = dynamodb_lab.open("closed")
     record = replace(IDLE, cluster="closed", **lanes(scale_up(SlotState.LAUNCHED)), **asides(scale_down()))
     record = store.write(record, None)
-    store.write(replace(record, **lanes(None), **asides(None)), None)
+    store.write(replace(record, saving=None, **lanes(None), **asides(None)), None)
     assert not held_by_dynamodb(dynamodb_lab, "cluster#closed").keys() & set(OPTIONAL_ATTRIBUTES)
     store.close()
 
@@ -248,6 +253,17 @@ st.register_type_strategy(
         savings_per_hour=st.decimals(allow_nan=False, allow_infinity=False, places=6),
     ),
 )
+# Nor are amounts of a consolidation anything but numbers.
+amounts = st.decimals(allow_nan=False, allow_infinity=False, places=6)
+st.register_type_strategy(
+    Saving,
+    st.builds(
+        Saving,
+        **{field.name: ... for field in fields(Saving) if field.name not in ("promised", "cost_before")},
+        promised=amounts,
+        cost_before=amounts,
+    ),
+)
 by_node = st.dictionaries(st.text(min_size=1), st.integers()).map(in_order)
 records = st.builds(
     lambda record, emptied, underused: only_causes_with_a_reason(
@@ -305,6 +321,9 @@ def cause_in(item: dict[str, Any]) -> AbortCause:
         {"consolidateActionId": "a", "consolidateStartedEpoch": 1},
         {**to_item(Record(**lanes(consolidation(MoveState.LEFT)))), "consolidateSavingsPerHour": "much"},
         {**to_item(Record(**lanes(consolidation(MoveState.LEFT)))), "consolidateMoves": [{"state": "?"}]},
+        {"consolidationSaving": {"begun_at": 1}},
+        {"consolidationSaving": {**SAVED, "promised": "NaN"}},
+        {"consolidationSaving": {**SAVED, "cost_before": "Infinity"}},
         {"leaving": "all"},
         {"spotOperations": [{"id": 1}]},
         {"rests": "none"},

@@ -286,7 +286,7 @@ def test_moves_make_an_operation_of_their_own_and_start_the_cooldown() -> None:
         cost_after=Decimal("0.1"),
         currency="EUR",
     )
-    record = consolidate.start(make_record(), decided(plan), "op", make_settings())
+    record = consolidate.start(make_record(), decided(plan), "op", make_settings(), make_snapshot())
     assert record.last_consolidation_at == NOW
     operation = record.operation
     assert isinstance(operation, Consolidate)
@@ -297,7 +297,7 @@ def test_moves_make_an_operation_of_their_own_and_start_the_cooldown() -> None:
 
 def test_empty_nodes_are_removed_at_once_and_the_others_leave_after_them() -> None:
     plan = ConsolidationPlan(empties=(make_removal("a1"), make_removal("b1")))
-    record = consolidate.start(make_record(), decided(plan, "a1"), "op", make_settings())
+    record = consolidate.start(make_record(), decided(plan, "a1"), "op", make_settings(), make_snapshot())
     assert isinstance(record.operation, ScaleDown)
     assert (record.operation.only_empty, record.operation.id) == (True, "op")
     assert [removal.node_name for removal in record.operation.removals] == ["a1"]
@@ -307,7 +307,7 @@ def test_empty_nodes_are_removed_at_once_and_the_others_leave_after_them() -> No
 
 def test_what_an_earlier_consolidation_emptied_goes_under_its_id_and_starts_no_cooldown() -> None:
     before = make_record(leaving=(EmptiedNode("a1", "uid-a1", "i-a1", "earlier", NOW + 60),))
-    record = consolidate.start(before, decided(None, "a1"), "op", make_settings())
+    record = consolidate.start(before, decided(None, "a1"), "op", make_settings(), make_snapshot())
     assert isinstance(record.operation, ScaleDown)
     assert (record.operation.id, record.operation.only_empty) == ("earlier", True)
     assert record.last_consolidation_at == 0

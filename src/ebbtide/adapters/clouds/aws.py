@@ -11,7 +11,7 @@ second, only the same request may be repeated. Each message has the next step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -196,6 +196,35 @@ class Ec2Settings:
             ec2_metadata("", self.join)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """An instance of which EC2 has just shown the tag of this cluster. Only such a one can be terminated."""
+
+    id: str
+
+    @classmethod
+    def among(
+        cls, shown: Iterable[Mapping[str, Any]], instance_id: str, cluster: str, what: str
+    ) -> _Ours | None:
+        """None if it is going or gone, and nothing is left to be done."""
+        raw = next((each for each in shown if each["InstanceId"] == instance_id), None)
+        # Crash table: describe-lags. Not to be shown says nothing about whose it is: the id comes from a Node
+        # object, which others can write.
+        if raw is None:
+            raise Retryable(
+                f"{what}: EC2 does not show it now, so nobody can tell whose it is; nothing was done, it is "
+                "tried again later"
+            )
+        if _STATES.get(raw["State"]["Name"]) in (InstanceState.TERMINATING, InstanceState.GONE):
+            return None
+        if _tags(raw).get(identity.CLUSTER) != cluster:
+            raise NotOurs(
+                f"{what}: it does not carry the tag {identity.CLUSTER}={cluster}.",
+                step="add the tag, or remove the instance by hand",
+            )
+        return cls(instance_id)
+
+
 class Ec2Cloud:
     def __init__(self, client: Any, settings: Ec2Settings) -> None:
         self._client = client
@@ -218,17 +247,15 @@ class Ec2Cloud:
         try:
             with translated(what, GONE):
                 found = self._client.describe_instances(InstanceIds=[instance_id])
-                tags = [_tags(raw) for raw in _instances(found)]
-                # The id comes from a Node object, which others can write.
-                if any(tag.get(identity.CLUSTER) != self._settings.cluster for tag in tags):
-                    raise NotOurs(
-                        f"{what}: it does not carry the tag {identity.CLUSTER}={self._settings.cluster}.",
-                        step="add the tag, or remove the instance by hand",
-                    )
-                self._client.terminate_instances(InstanceIds=[instance_id])
+                ours = _Ours.among(_instances(found), instance_id, self._settings.cluster, what)
+                if ours is not None:
+                    self._end(ours)
         # Gone already, which is what was asked for.
         except AwsAnswered:
             return
+
+    def _end(self, ours: _Ours) -> None:
+        self._client.terminate_instances(InstanceIds=[ours.id])
 
     def list_instances(self) -> Sequence[Instance]:
         return tuple(self._read(raw) for raw in self._described("the list of instances", self._of_cluster))

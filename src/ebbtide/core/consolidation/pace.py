@@ -104,7 +104,7 @@ def track_demand(
         return ()
     # A clock that went back leaves stamps from the future, which would never grow old.
     kept = [one for one in before if now - window < one.at <= now]
-    cpu, memory = _asked_for(snapshot)
+    cpu, memory = asked_for(snapshot)
     if kept and now - kept[-1].at < max(1, window // PARTS):
         last = kept.pop()
         return (*kept, DemandNote(last.at, max(last.cpu_milli, cpu), max(last.memory_mib, memory)))
@@ -121,7 +121,8 @@ def settled(record: Record, settings: Settings) -> Check:
     return Check("demand settled", rise <= settings.settled_rise, says, Values(rise, settings.settled_rise))
 
 
-def _asked_for(snapshot: Snapshot) -> tuple[int, int]:
+def asked_for(snapshot: Snapshot) -> tuple[int, int]:
+    """CPU in milli and memory in MiB."""
     cpu, memory = _requested(snapshot.cluster.unplaced_pods)
     for load in snapshot.cluster.loads.values():
         more_cpu, more_memory = load.of(_requested)

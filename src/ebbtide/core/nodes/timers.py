@@ -14,6 +14,7 @@ from typing import Any, TypeVar, assert_never
 
 from ebbtide.core.consolidation.emptied_nodes import latest_end
 from ebbtide.core.consolidation.pace import forget_evictions, track_demand
+from ebbtide.core.consolidation.realised import track_saving
 from ebbtide.core.nodes import headroom
 from ebbtide.core.nodes.capacity import coming_slots, counted, enlisted, missing_by_pool
 from ebbtide.core.nodes.gates import placed_pods, plausible
@@ -113,6 +114,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
     short = len(enlisted(snapshot, record)) + len(coming_slots(record)) < settings.min_workers
     short = short or bool(missing_by_pool(snapshot, record, settings.pools))
     record = forget_evictions(_track_size(snapshot, record, settings, now), now)
+    record = track_saving(snapshot, record, settings, now)
     return (
         changed(
             record,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ebbtide.core.consolidation import pace
+from ebbtide.core.consolidation import pace, realised
 from ebbtide.core.consolidation.emptied_nodes import note_leaving
 from ebbtide.core.nodes import gates
 from ebbtide.core.operations import moves, scale_down, slots
@@ -40,9 +40,12 @@ from ebbtide.model.operation import (
 )
 from ebbtide.model.record import Record, closed
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Snapshot
 
 
-def start(record: Record, decision: Decision, operation_id: str, settings: Settings) -> Record:
+def start(
+    record: Record, decision: Decision, operation_id: str, settings: Settings, snapshot: Snapshot
+) -> Record:
     """The record with this consolidation begun; its cooldown counts from now, however it ends, and
     it counts as fruitless until its nodes have gone.
 
@@ -54,6 +57,7 @@ def start(record: Record, decision: Decision, operation_id: str, settings: Setti
         same = record.leaving[0].operation_id
         return replace(record, removing=scale_down.begin(decision, same, only_empty=True))
     record = pace.charge_cooldown(record, plan, decision.at)
+    record = realised.promised(record, plan, snapshot, settings)
     if plan.sources:
         return replace(record, removing=begin(plan, operation_id, decision.at, decision.reason))
     record = note_leaving(record, plan.empties, operation_id, settings, decision.at)

@@ -2,7 +2,8 @@
 
 A pod that it evicts has a place again within a minute, unless the workload shrank, a node was lost or others
 that came meanwhile took the place. A node goes by it only when old, idle and not the last. Two of it are a
-cooldown apart.
+cooldown apart, and two cooldowns where the first saved nothing: as much is paid as before, and no more is
+asked for.
 """
 
 from __future__ import annotations
@@ -41,6 +42,32 @@ HOUR_SECONDS, LATE_SECONDS = 3600.0, 300.0
 LOOK = "look for a place"
 
 
+@dataclass(frozen=True, slots=True)
+class _Paid:
+    """What machines cost an hour, and what workloads ask for."""
+
+    cost: Decimal
+    cpu_milli: int
+    memory_mib: int
+
+    @classmethod
+    def now(cls, world: World) -> _Paid:
+        machines = world.machines.book.machines.values()
+        wanted = [
+            (work.wanted, work.spec.template.requests)
+            for work in world.pods.book.workloads.values()
+            if not work.spec.kind.per_node
+        ]
+        return cls(
+            sum((m.price for m in machines if m.ours and m.instance.alive), Decimal(0)),
+            sum(count * each.cpu_milli for count, each in wanted),
+            sum(count * each.memory_mib for count, each in wanted),
+        )
+
+    def asks_more_than(self, other: _Paid) -> bool:
+        return self.cpu_milli > other.cpu_milli or self.memory_mib > other.memory_mib
+
+
 class Repacking:
     """The rules, asked by the world as it really is."""
 
@@ -55,10 +82,13 @@ class Repacking:
         self._moves: tuple[Move, ...] = ()
         self._moving: set[str] = set()
         """The pods that these moves evict."""
+        self._paid: _Paid | None = None
+        """When the last one began; none where more was asked for since, so nobody knows what it saved."""
         world.timeline.on(LOOK, self._look_for_place)
 
     def follow(self, settings: Settings) -> None:
         self._settings = settings
+        self._paid = None
 
     def evicts(self, act: Act, record: Record | None) -> None:
         """Just before the eviction: how many pods of the workload have a node, this one among them. What a
@@ -96,6 +126,23 @@ class Repacking:
                 ViolationKind.COOLDOWN,
                 "",
                 f"a consolidation began {since} s after the last, the cooldown is {cooldown}",
+            )
+        now = _Paid.now(self._world)
+        if self._paid is not None and now.asks_more_than(self._paid):
+            self._paid = None
+        if since > 0:
+            self._in_vain(since, now)
+            self._paid = now
+
+    def _in_vain(self, since: int, now: _Paid) -> None:
+        rules, before = self._settings.consolidation, self._paid
+        twice = min(2 * rules.cooldown_seconds, max(rules.cooldown_seconds, rules.backoff_max_seconds))
+        within = since < min(twice, rules.payback_seconds)
+        if before is not None and now.cost and now.cost >= before.cost and within:
+            self._say(
+                ViolationKind.COOLDOWN,
+                "",
+                f"a consolidation began {since} s after one that saved nothing, {twice} s is the least",
             )
 
     def intends(self, removal: Removal, record: Record) -> None:

@@ -71,6 +71,7 @@ OPTIONAL_ATTRIBUTES = (
     "launchBackoffOffers",
     "refusedRemovals",
     "uncleanRemovalRuns",
+    "consolidationSaving",
 )
 """What an item has only if there is something to say; a write without it removes the old value."""
 REMOVING_IDS = ("scaleDownActionId", "consolidateActionId")

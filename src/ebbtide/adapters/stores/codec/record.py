@@ -49,6 +49,7 @@ from ebbtide.model.record import (
     Missing,
     Record,
     Refused,
+    Saving,
     UnfitNode,
     Unwell,
 )
@@ -182,6 +183,8 @@ def to_item(record: Record) -> Item:
         item["launchBackoffOffers"] = list(record.launch_backoff_offers)
     if record.drain_failures:
         item["drainFailures"] = msgspec.to_builtins(record.drain_failures)
+    if record.saving is not None:
+        item["consolidationSaving"] = msgspec.to_builtins(record.saving)
     if record.demand:
         item["recentDemand"] = msgspec.to_builtins(record.demand)
     return item
@@ -249,6 +252,13 @@ def _many(item: Mapping[str, Any], name: str, kind: type[T]) -> T:
     return cast("T", ()) if raw in ([], ()) else convert(raw, kind)
 
 
+def _saving(raw: Any) -> Saving | None:
+    saving: Saving | None = convert(raw, Saving | None)  # type: ignore[arg-type]  # mypy wants a class
+    if saving is not None and not (saving.promised.is_finite() and saving.cost_before.is_finite()):
+        raise ValueError(f"{raw!r} is not an amount")
+    return saving
+
+
 def _read(item: Mapping[str, Any], cluster: str) -> Record:
     aside = item.get("setAside")
     if aside is not None and not isinstance(aside, Mapping):
@@ -299,6 +309,7 @@ def _read(item: Mapping[str, Any], cluster: str) -> Record:
         last_consolidation_at=int(item.get("lastConsolidationEpoch", 0)),
         consolidations_in_vain=int(item.get("consolidationsInVain", 0)),
         consolidation_owes=int(item.get("consolidationOwes", 0)),
+        saving=_saving(item.get("consolidationSaving")),
         evictions=_many(item, "consolidationEvictionEpochs", tuple[int, ...]),
         leaving=_many(item, "leaving", tuple[EmptiedNode, ...]),
         paused=bool(item.get("removalsPaused", False)),
