@@ -115,7 +115,7 @@ class Witness:
         alive = [m.instance for m in world.machines.book.machines.values() if m.ours and m.instance.alive]
         return Moment(
             now=int(world.now),
-            settings=self._stage.settings,
+            settings=self._stage.checker.settings,
             nodes=view.nodes,
             pods=view.pods,
             budgets=view.budgets,

@@ -71,6 +71,11 @@ class Checker:
         for violation in found:
             self.say(violation.kind, violation.about, violation.says)
 
+    @property
+    def settings(self) -> Settings:
+        """What it judges by now."""
+        return self._settings
+
     def follow(self, settings: Settings) -> None:
         """Judge by these settings from now on: a new configuration, or a pool that sleeps or wakes."""
         self._settings = settings
