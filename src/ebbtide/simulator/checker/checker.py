@@ -230,14 +230,16 @@ class Checker:
                 "",
                 f"{len(alive)} instances, max_workers is {self._settings.max_workers}",
             )
-        for pool in self._settings.pools:
-            in_pool = sum(1 for machine in alive if machine.instance.pool == pool.name)
-            if pool.max_workers is not None and in_pool > pool.max_workers:
-                self.say(
-                    ViolationKind.ABOVE_MAXIMUM,
-                    pool.name,
-                    f"{in_pool} instances in pool {pool.name}, its maximum is {pool.max_workers}",
-                )
+        launched = self._world.machines.find(act.instance_id)
+        # Another pool may have had more than its maximum since that was lowered.
+        pool = None if launched is None else self._settings.pool_named(launched.instance.pool)
+        in_pool = sum(1 for machine in alive if pool is not None and machine.instance.pool == pool.name)
+        if pool is not None and pool.max_workers is not None and in_pool > pool.max_workers:
+            self.say(
+                ViolationKind.ABOVE_MAXIMUM,
+                pool.name,
+                f"{in_pool} instances in pool {pool.name}, its maximum is {pool.max_workers}",
+            )
         self._spare.launches(act.instance_id, self._settings)
 
     def _saw_terminate(self, act: Act) -> None:
