@@ -1,5 +1,5 @@
-"""What must be in order at the end of a seed, after a calm part: next to what the checker asks, enough workers
-are ready, no pod waits that could have a node, and no operation lasts.
+"""What must be in order at the end of a seed, after a calm part, next to what the checker asks: enough
+workers are ready, no pod is pending that could have a node, and no operation lasts.
 
 What changed in the last minutes may still be on its way. What was set aside waits for a person.
 """

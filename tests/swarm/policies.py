@@ -58,16 +58,21 @@ def _pool(world: World, settings: Settings, chance: random.Random, disturbed: in
         yield Policy("", "tenant", _of("tenant"), scale_to_zero=True, signals=(_used("tenant"),))
 
 
-def _group(world: World, settings: Settings, chance: random.Random, disturbed: int) -> Iterator[Policy]:  # noqa: ARG001
+def _group(world: World, settings: Settings, chance: random.Random, disturbed: int) -> Iterator[Policy]:
     for name in ("pair-a", "pair-b"):
         _add(world, name, chance, disturbed)
     schedules = NIGHT if chance.random() < 0.3 else ()
     yield Policy(
-        "", "pair", _of("pair-a", "pair-b"), scale_to_zero=True, signals=(_used("pair-a"),), schedules=schedules
+        "",
+        "pair",
+        _of("pair-a", "pair-b"),
+        scale_to_zero=True,
+        signals=(_used("pair-a"),),
+        schedules=schedules,
     )
 
 
-def _ruled(world: World, settings: Settings, chance: random.Random, disturbed: int) -> Iterator[Policy]:  # noqa: ARG001
+def _ruled(world: World, settings: Settings, chance: random.Random, disturbed: int) -> Iterator[Policy]:
     _add(world, "ruled", chance, disturbed)
     query = _used("ruled").query
     yield Policy(
@@ -85,7 +90,7 @@ def _ruled(world: World, settings: Settings, chance: random.Random, disturbed: i
     )
 
 
-def _by_night(world: World, settings: Settings, chance: random.Random, disturbed: int) -> Iterator[Policy]:  # noqa: ARG001
+def _by_night(world: World, settings: Settings, chance: random.Random, disturbed: int) -> Iterator[Policy]:
     _add(world, "office", chance, disturbed)
     yield Policy("", "office", _of("office"), schedules=NIGHT)
 

@@ -52,7 +52,9 @@ def _another_minimum(settings: Settings, chance: random.Random) -> Settings:
 def _another_pool_size(settings: Settings, chance: random.Random) -> Settings:
     def resized(pool: Pool) -> Pool:
         least = chance.choice((0, 0, 1, 2))
-        return replace(pool, min_workers=least, max_workers=chance.choice((None, least + chance.randint(0, 3))))
+        return replace(
+            pool, min_workers=least, max_workers=chance.choice((None, least + chance.randint(0, 3)))
+        )
 
     return _with_one(settings, chance, resized)
 

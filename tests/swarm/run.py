@@ -26,9 +26,7 @@ def run_or_tell(seed: int) -> Outcome:
         return Outcome(seed, (), 0, (f"the simulation failed: {type(error).__name__}: {error}",))
 
 
-def run_seed(
-    seed: int, on_tick: OnTick | None = None, sleeps: bool = True, wide: bool = True
-) -> Outcome:
+def run_seed(seed: int, on_tick: OnTick | None = None, sleeps: bool = True, wide: bool = True) -> Outcome:
     simulation = Simulation(build(seed, sleeps, wide), on_tick=on_tick)
     Witness(simulation.stage, metrics=not any(fault.startswith("metrics-") for fault in simulation.faults))
     result = simulation.run()

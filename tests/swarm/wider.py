@@ -7,7 +7,6 @@ Each has a stream of its own, so a cluster for which none of it is drawn is what
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ebbtide.config.document import parse_document
@@ -92,7 +91,7 @@ def special_pool(settings: Settings, chance: random.Random) -> Pool:
     """A pool with a label, mostly with a taint, in some of the zones of the first."""
     first = settings.pools[0]
     zones = tuple(sorted(chance.sample(first.zones, chance.randint(1, len(first.zones)))))
-    pool = replace(
+    return replace(
         first,
         name=SPECIAL,
         zones=zones,
@@ -104,7 +103,6 @@ def special_pool(settings: Settings, chance: random.Random) -> Pool:
         weight=0,
         limits=None,
     )
-    return pool
 
 
 def add_pool(world: World, settings: Settings, chance: random.Random) -> Settings:
@@ -177,7 +175,3 @@ def widened(world: World, settings: Settings, streams: Streams) -> Settings:
     if budgets.random() < BUDGETS_SHARE:
         add_budgets(world, budgets)
     return settings
-
-
-def all_names(pools: Sequence[Pool]) -> set[str]:
-    return {pool.name for pool in pools}

@@ -50,6 +50,10 @@ class Checker:
         """How many disturbances there had been when an instance was last asked to go."""
         self.clocks_jump = False
         """Whether a runner's clock may be hours ahead, so what is to come seems long past to it."""
+        self.sees_old_pods = False
+        """Whether a runner may be shown pods that have gone, or not be shown some that are there."""
+        self._decided: dict[str, Settings] = {}
+        """By what settings the work was decided that is written now, by id."""
         self.time_zero = 0.0
         """Violations are reported in seconds from here."""
         self._sees_all = True
@@ -75,6 +79,10 @@ class Checker:
     def settings(self) -> Settings:
         """What it judges by now."""
         return self._settings
+
+    def decided_by(self, operation_id: str) -> Settings:
+        """The settings by which this work was decided: they may be others by now."""
+        return self._decided.get(operation_id, self._settings)
 
     def follow(self, settings: Settings) -> None:
         """Judge by these settings from now on: a new configuration, or a pool that sleeps or wakes."""
@@ -135,7 +143,9 @@ class Checker:
 
     def _check_work(self, before: Record | None, after: Record) -> None:
         """What is done to nodes, and what was."""
-        self._started |= {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
+        written = {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
+        self._started |= written
+        self._decided = {one: self.decided_by(one) for one in written}
         if before is not None:
             self._check_lanes(before, after)
             self._check_no_notice_forgotten(before, after)
@@ -263,7 +273,8 @@ class Checker:
         if not found or self._settings.scale_down_by != JudgedBy.NODE:
             return bool(found)
         pods = (pod for pod in self._world.pods_on(found[0].name) if not (pod.tied_to_node or pod.finished))
-        return any(self._world.now - pod.created_at >= UNSEEN_LOSS_SECONDS for pod in pods)
+        old = (pod for pod in pods if self._world.now - pod.created_at >= UNSEEN_LOSS_SECONDS)
+        return not self.sees_old_pods and any(old)
 
     def _check_is_written(self, act: Act) -> None:
         """Nothing is done to a node, and nothing terminated, before the work behind it is in a record."""

@@ -99,7 +99,8 @@ class Watchman:
                 yield Violation(
                     ViolationKind.STATE_ASTRAY,
                     name,
-                    f"{name} is {state.phase}, and has had {self._wanted(policy)} replicas for {waited:.0f} s",
+                    f"{name} is {state.phase}, and has had {self._wanted(policy)} replicas "
+                    f"for {waited:.0f} s",
                 )
             if state.wake_count < self._visitor.answered.get(policy.id, 0) and name not in self._forgotten:
                 self._forgotten.add(name)

@@ -48,6 +48,8 @@ RESTART_CHANCE = 0.1
 NESTED = 2
 """How many runners may be frozen at once: the one that took over freezes as well, and a third takes over."""
 
+SHOW_OLD_PODS = frozenset({"stale-list", "torn-view", "pod-holes"})
+
 OnTick = Callable[[Frame], None]
 COMPARED = ("cost", "node_hours", "launched", "removed", "evictions", "pending_pod_seconds", "violations")
 """What is shown of the run without it; all else is the same or means nothing there."""
@@ -90,6 +92,7 @@ class Simulation:
         self.faults = tuple(dict.fromkeys((*scenario.faults, *faults)))
         self.stage = stage_of(scenario.world, scenario.settings)
         self.stage.checker.clocks_jump = "clock-jump" in self.faults
+        self.stage.checker.sees_old_pods = not SHOW_OLD_PODS.isdisjoint(self.faults)
         self.stage.keeps_inputs = False
         self._store = store_of(self.stage)
         self._visitor = Visitor(
@@ -325,7 +328,7 @@ class Simulation:
 
 
 def _offered(known: Mapping[str, Pool], pools: Sequence[Pool]) -> dict[str, Pool]:
-    """What the cloud sells under the names of these pools: a runner that leaves may ask for what they were."""
+    """What the cloud sells under the names of these pools: a runner that leaves may ask for what was sold."""
     offered = {}
     for pool in pools:
         before = known[pool.name].types if pool.name in known else ()

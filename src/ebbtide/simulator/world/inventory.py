@@ -211,7 +211,7 @@ class Scheduler:
         return self._placement.why_not(pod, room_of(self._inventory.nodes[node_name], there))
 
     def refuses(self, pod: Pod, room: Room) -> Misfit | None:
-        """Why the pod could not go to a node that is not there yet, next to all that are; None when it could."""
+        """Why the pod could not go to a node that is not there yet; None when it could."""
         self._refresh()
         return self._placement.why_not(pod, room)
 
