@@ -49,6 +49,9 @@ def why_stop(operation: Consolidate, situation: Situation) -> Stop | None:
     paused = gates.not_paused(record)
     if not paused.passed:
         return Stop(AbortCause.PAUSED, paused.says)
+    # Whoever turns it off does so because of what it is doing.
+    if not settings.consolidation.enabled:
+        return Stop(AbortCause.NOT_ALLOWED, "consolidation was turned off")
     if record.spots:
         notice = record.spots[0]
         return Stop(AbortCause.SPOT, f"{notice.kind} of {notice.instance_id} is being answered")
