@@ -93,7 +93,7 @@ class Witness:
         yield nodes.within_maximum(self._moment(), ())
         if slot is not None:
             refused = bool(record.offer_rests) or any(one.refused for one in slots(record))
-            decided = replace(self._moment(), settings=self._stage.checker.decided_by(act.operation_id))
+            decided = replace(self._moment(), settings=self._stage.checker.decided_by(act.key))
             yield launch.right_market(decided, slot, refused)
 
     def _record(self) -> Record:

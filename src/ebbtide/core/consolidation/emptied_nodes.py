@@ -30,8 +30,8 @@ Chosen = tuple[tuple[Removal, ...], tuple[Refusal, ...]]
 
 
 def track_leaving(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Record:
-    """Forget those that are gone, in use again, or out of time, and those that nothing will remove: their pool
-    or consolidation itself was taken out of the configuration. They would hold up every other removal."""
+    """Forget those that are gone, in use again, or out of time, and those that nothing will remove, since
+    consolidation or their pool is no longer configured: they would hold up every other removal."""
     if snapshot.problems or not record.leaving:
         return record
     on = settings.consolidation.enabled

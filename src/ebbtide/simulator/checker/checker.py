@@ -53,7 +53,7 @@ class Checker:
         self.sees_old_pods = False
         """Whether a runner may be shown pods that have gone, or not be shown some that are there."""
         self._decided: dict[str, Settings] = {}
-        """By what settings the work was decided that is written now, by id."""
+        """By what settings each slot was decided that is written now, by its key."""
         self.time_zero = 0.0
         """Violations are reported in seconds from here."""
         self._sees_all = True
@@ -80,9 +80,9 @@ class Checker:
         """What it judges by now."""
         return self._settings
 
-    def decided_by(self, operation_id: str) -> Settings:
-        """The settings by which this work was decided: they may be others by now."""
-        return self._decided.get(operation_id, self._settings)
+    def decided_by(self, slot_key: str) -> Settings:
+        """The settings by which this slot was decided: they may be others by now."""
+        return self._decided.get(slot_key, self._settings)
 
     def follow(self, settings: Settings) -> None:
         """Judge by these settings from now on: a new configuration, or a pool that sleeps or wakes."""
@@ -143,9 +143,8 @@ class Checker:
 
     def _check_work(self, before: Record | None, after: Record) -> None:
         """What is done to nodes, and what was."""
-        written = {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
-        self._started |= written
-        self._decided = {one: self.decided_by(one) for one in written}
+        self._started |= {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
+        self._decided = {slot.key: self.decided_by(slot.key) for slot in expected_slots(after)}
         if before is not None:
             self._check_lanes(before, after)
             self._check_no_notice_forgotten(before, after)

@@ -259,6 +259,10 @@ class SpareCheck:
     def _faults(self, cause: RemovalReason, node: Node) -> Iterator[Violation]:
         match cause:
             case RemovalReason.UNHEALTHY:
+                if not self._settings.repair:
+                    yield Violation(
+                        ViolationKind.NOT_UNWELL, node.name, f"{node.name} was repaired, and repair is off"
+                    )
                 if self._world.now - self._unwell_at.get(node.uid, float("-inf")) > self._unseen():
                     yield Violation(
                         ViolationKind.NOT_UNWELL, node.name, f"{node.name} was repaired although it is well"
