@@ -116,7 +116,7 @@ OF_HEADROOM = (
     ),
     Mutant(
         "limits are asked for when a launch is planned only",
-        "slots._reserved",
+        "slots._why_not_now",
         "situation.why_over_limits(pool)",
         '""',
         (POOLS,),

@@ -135,4 +135,18 @@ OF_NODES = (
         "self.terminated",
         ("story:lost-during",),
     ),
+    Mutant(
+        "a consolidation goes on after it was turned off",
+        "stopping.why_stop",
+        "not settings.consolidation.enabled",
+        "False",
+        ("story:consolidation-that-is-turned-off", "unit:tests/unit/operations"),
+    ),
+    Mutant(
+        "what consolidation emptied holds up other removals after it was turned off",
+        "track_leaving",
+        "on and _still(one, snapshot, settings, now)",
+        "_still(one, snapshot, settings, now)",
+        ("story:consolidation-that-is-turned-off", "unit:tests/unit/test_leaving.py"),
+    ),
 )

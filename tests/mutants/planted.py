@@ -163,8 +163,15 @@ OF_SLOTS = (
     ),
     Mutant(
         "the maximum is not asked again before a launch",
-        "_reserved",
+        "slots._why_not_now",
         "count > settings.max_workers",
+        "False",
+        ("unit:tests/unit/operations",),
+    ),
+    Mutant(
+        "a call without an answer is repeated above a maximum that was lowered",
+        "slots._launching",
+        "_why_not_now(slot, situation)[1]",
         "False",
         ("unit:tests/unit/operations",),
     ),

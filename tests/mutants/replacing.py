@@ -40,6 +40,13 @@ OF_REPLACING = (
         (MACHINE, TABLE),
     ),
     Mutant(
+        "a repair goes on after it was turned off",
+        "stopping._why_stays",
+        "operation.cause is RemovalReason.UNHEALTHY and not situation.settings.repair",
+        "False",
+        (MACHINE, "story:repair-that-is-turned-off"),
+    ),
+    Mutant(
         "that a node is well again is a failure",
         "_why_stays",
         'NotReplaced(Stop(AbortCause.FIT_AGAIN, f"{node.name} is {again}", node.name), excused=True)',

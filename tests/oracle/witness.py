@@ -8,6 +8,7 @@ where the metrics can be believed. It keeps nothing, so a copied world needs onl
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ebbtide.model.operation import Consolidate, RemovalState, SpotKind
 from ebbtide.model.record import Record
@@ -92,7 +93,8 @@ class Witness:
         yield nodes.within_maximum(self._moment(), ())
         if slot is not None:
             refused = bool(record.offer_rests) or any(one.refused for one in slots(record))
-            yield launch.right_market(self._moment(), slot, refused)
+            decided = replace(self._moment(), settings=self._stage.checker.decided_by(act.key))
+            yield launch.right_market(decided, slot, refused)
 
     def _record(self) -> Record:
         return self._stage.checker.record or Record()
@@ -115,7 +117,7 @@ class Witness:
         alive = [m.instance for m in world.machines.book.machines.values() if m.ours and m.instance.alive]
         return Moment(
             now=int(world.now),
-            settings=self._stage.settings,
+            settings=self._stage.checker.settings,
             nodes=view.nodes,
             pods=view.pods,
             budgets=view.budgets,

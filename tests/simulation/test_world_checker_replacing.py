@@ -21,7 +21,7 @@ from ebbtide.simulator.world.world import World, add_system, pool
 
 START = 1_700_000_000
 POOL = replace(pool("general"), expire_seconds=86_400)
-SETTINGS = Settings(pools=(POOL,), min_workers=1, max_workers=9, repair_conditions=("X=True",))
+SETTINGS = Settings(repair=True, pools=(POOL,), min_workers=1, max_workers=9, repair_conditions=("X=True",))
 UNHEALTHY, EXPIRED, DRIFTED = RemovalReason.UNHEALTHY, RemovalReason.EXPIRED, RemovalReason.DRIFTED
 
 

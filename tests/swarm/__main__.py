@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--awake", action="store_true", help="with --seed: without policies, as it was kept")
+    parser.add_argument("--narrow", action="store_true", help="with --seed: without what was added later")
     parser.add_argument("--tell", action="store_true", help="tell it tick by tick")
     parser.add_argument("--stories", action="store_true", help="the story files, each with faults, as seeds")
     parser.add_argument("--workers", type=int, default=1)
@@ -29,9 +30,10 @@ def main() -> int:
         outcome = run_story(arguments.seed)
         show(outcome, how)
         return 1 if outcome.violations else 0
+    wide = not (arguments.narrow or arguments.awake)
     if arguments.seed is not None:
-        outcome = run_seed(arguments.seed, tell if arguments.tell else None, not arguments.awake)
-        show(outcome, " --awake" if arguments.awake else "")
+        outcome = run_seed(arguments.seed, tell if arguments.tell else None, not arguments.awake, wide)
+        show(outcome, " --awake" * arguments.awake + " --narrow" * (not wide and not arguments.awake))
         return 1 if outcome.violations else 0
     start = time.monotonic()
     seeds = range(arguments.first, arguments.first + arguments.seeds)

@@ -14,7 +14,7 @@ from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Market
 from ebbtide.simulator.checker.sleepers import policies_for
 from ebbtide.simulator.faults.catalogue import FAULTS
-from ebbtide.simulator.run.scenarios import Scenario
+from ebbtide.simulator.run.scenarios import RollOut, Scenario
 from ebbtide.simulator.world.rules import (
     BudgetSpec,
     Curve,
@@ -27,6 +27,9 @@ from ebbtide.simulator.world.rules import (
     pod_template,
 )
 from ebbtide.simulator.world.world import World
+from tests.swarm.policies import add_policies
+from tests.swarm.roll_outs import roll_outs
+from tests.swarm.wider import Streams, widened
 
 START = 1_767_225_600
 WARM_UP_SECONDS = 60
@@ -45,9 +48,9 @@ VISITS = 0.03
 ZERO = ZeroDefaults(idle_threshold_seconds=180, keep_alive_window_seconds=60, max_keep_alive_seconds=300)
 
 
-def build(seed: int, sleeps: bool = True) -> Scenario:
+def build(seed: int, sleeps: bool = True, wide: bool = True) -> Scenario:
     """`sleeps`: whether some of it may go to zero, and some of it be replaced, which is drawn apart, so all
-    else stays as it was."""
+    else stays as it was; `wide`: the same of what `tests.swarm.wider` adds."""
     chance, drift = random.Random(f"swarm/{seed}"), random.Random(f"swarm/{seed}/drift")
     settings = _settings(chance)
     if sleeps:
@@ -76,8 +79,15 @@ def build(seed: int, sleeps: bool = True) -> Scenario:
     if sleeps:
         wider = random.Random(f"swarm/{seed}/wider")
         faults += tuple(name for name in DRAWN_LATER if wider.random() < APART_SHARE)
+    rolled: tuple[RollOut, ...] = ()
+    if wide:
+        streams = Streams(seed)
+        settings = widened(world, settings, streams)
+        policies += add_policies(world, settings, streams.of("policies"), disturbed, START - 86_400)
+        rolled = roll_outs(settings, streams.of("roll-outs"), disturbed, tick)
+        world.advance_to(START)
     return Scenario(
-        "swarm", seed, world, settings, duration, tick, faults, CALM_SECONDS, policies, ZERO, VISITS
+        "swarm", seed, world, settings, duration, tick, faults, CALM_SECONDS, policies, ZERO, VISITS, rolled
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ebbtide.simulator.run.simulate import OnTick, Simulation
 from tests.oracle.witness import Witness
 from tests.swarm.clusters import build
+from tests.swarm.ending import wrong_at_the_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,9 @@ def run_or_tell(seed: int) -> Outcome:
         return Outcome(seed, (), 0, (f"the simulation failed: {type(error).__name__}: {error}",))
 
 
-def run_seed(seed: int, on_tick: OnTick | None = None, sleeps: bool = True) -> Outcome:
-    simulation = Simulation(build(seed, sleeps), on_tick=on_tick)
+def run_seed(seed: int, on_tick: OnTick | None = None, sleeps: bool = True, wide: bool = True) -> Outcome:
+    simulation = Simulation(build(seed, sleeps, wide), on_tick=on_tick)
     Witness(simulation.stage, metrics=not any(fault.startswith("metrics-") for fault in simulation.faults))
     result = simulation.run()
-    return Outcome(seed, result.faults, result.ticks, result.violations)
+    ending = (f"at the end: {wrong}" for wrong in wrong_at_the_end(simulation.stage))
+    return Outcome(seed, result.faults, result.ticks, (*result.violations, *ending))

@@ -30,6 +30,7 @@ from tests.builders import (
     make_node,
     make_nodes,
     make_pod,
+    make_pool,
     make_record,
     make_removal,
     make_settings,
@@ -77,14 +78,25 @@ def test_what_is_emptied_is_noted_with_a_time_to_be_gone_by() -> None:
 def test_what_is_gone_in_use_again_or_out_of_time_is_forgotten(
     nodes: tuple[Node, ...], pods: list[object], now: int, stays: bool
 ) -> None:
-    record = track_leaving(make_snapshot(nodes, pods), record_of("a1"), now)  # type: ignore[arg-type]
-    assert bool(record.leaving) is stays
+    snapshot = make_snapshot(nodes, pods)  # type: ignore[arg-type]
+    assert bool(track_leaving(snapshot, record_of("a1"), SETTINGS, now).leaving) is stays
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"consolidation": ConsolidationSettings()}, {"pools": (make_pool("other"),)}],
+    ids=["consolidation is off", "its pool is gone"],
+)
+def test_what_nothing_will_remove_any_more_is_forgotten_at_once(changed: dict[str, object]) -> None:
+    """As long as a node is leaving, no other is drained."""
+    settings = make_settings(**{"consolidation": RULES, **changed})
+    assert track_leaving(make_snapshot(NODES), record_of("a1"), settings, NOW).leaving == ()
 
 
 def test_nothing_is_forgotten_by_a_look_that_was_not_whole() -> None:
     record = record_of("a1")
-    assert track_leaving(make_snapshot((), problems=("half read",)), record, NOW) is record
-    assert track_leaving(make_snapshot(()), make_record(), NOW) == make_record()
+    assert track_leaving(make_snapshot((), problems=("half read",)), record, SETTINGS, NOW) is record
+    assert track_leaving(make_snapshot(()), make_record(), SETTINGS, NOW) == make_record()
 
 
 def test_its_mark_is_no_stray_one_until_it_is_forgotten() -> None:

@@ -101,7 +101,7 @@ class Always:
 
     def track(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Tracked:
         before, (record, warnings) = record, track(snapshot, record, settings, now)
-        record = track_leaving(snapshot, record, now)
+        record = track_leaving(snapshot, record, settings, now)
         record = track_orphans(snapshot, record, settings, now)
         foreign = newly_foreign(snapshot, before, record, settings, now)
         return track_unfit(snapshot, record, settings, now), (*warnings, *foreign)

@@ -149,7 +149,8 @@ def test_no_eviction_passes_what_an_hour_allows(done: int, started: int) -> None
     pods = pods_of("one", "two")
     operation = planned(*pods)
     settings = make_settings()
-    settings = replace(settings, consolidation=replace(settings.consolidation, moves_per_hour=2))
+    limited = replace(settings.consolidation, enabled=True, moves_per_hour=2)
+    settings = replace(settings, consolidation=limited)
     situation = at(seen(*pods), operation, evictions=(NOW - 60,) * done)
     step = consolidate.advance(operation, replace(situation, settings=settings))
     assert sum(isinstance(effect, Evict) for effect in step.effects) == started

@@ -9,6 +9,7 @@ from typing import Any
 from ebbtide.core.nodes.drain import Disruptions
 from ebbtide.core.operations import removals, slots
 from ebbtide.core.operations.situation import Situation
+from ebbtide.model.consolidation import ConsolidationSettings
 from ebbtide.model.effect import Breach, Broken, Effect
 from ebbtide.model.operation import Consolidate, Removal, ScaleDown, ScaleUp, Slot, Spot
 from ebbtide.model.record import Lease, Record
@@ -18,6 +19,7 @@ from tests.builders import NOW, make_node, make_pod, make_record, make_settings,
 
 TOKEN = 5
 MINUTE = 60
+ON = make_settings(consolidation=ConsolidationSettings(enabled=True))
 
 
 def make_situation(
@@ -28,11 +30,11 @@ def make_situation(
     now: int = NOW,
     token: int = TOKEN,
 ) -> Situation:
-    """A runner with token 5 that may start effects for a minute from now."""
+    """A runner with token 5 that may start effects for a minute from now; consolidation is on."""
     return Situation(
         snapshot=make_snapshot() if snapshot is None else snapshot,
         record=make_record() if record is None else record,
-        settings=make_settings() if settings is None else settings,
+        settings=ON if settings is None else settings,
         lease=Lease("cluster", "runner", token, now + 300),
         now=now,
         effects_until=now + MINUTE,

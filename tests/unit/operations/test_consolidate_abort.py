@@ -60,6 +60,15 @@ def test_what_cannot_wait_stops_it_at_once(record: dict[str, Any], cause: AbortC
     assert (after.sources[0].state, after.sources[0].reason) == (SourceState.RELEASING, after.abort_reason)
 
 
+def test_it_stops_at_once_where_consolidation_was_turned_off() -> None:
+    first, second = pods_of("one", "two")
+    operation = replace(planned(second), moves=(evicting(first), make_move(second)))
+    situation = replace(at(seen(second), operation), settings=make_settings())
+    step = consolidate.advance(operation, situation)
+    assert (step.effects, step.state.abort_cause) == ((), AbortCause.NOT_ALLOWED)
+    assert [move.state for move in step.state.moves] == [MoveState.LEFT, MoveState.LEFT]
+
+
 def test_it_is_given_up_after_a_long_time() -> None:
     (pod,) = pods_of("web")
     operation = planned(pod, started_at=NOW - 2700)

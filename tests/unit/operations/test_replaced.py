@@ -182,6 +182,16 @@ def test_a_node_that_is_as_it_should_be_again_is_not_replaced() -> None:
     assert closed.record.removal_failures == 0
 
 
+def test_an_unwell_node_stays_where_repair_was_turned_off() -> None:
+    silent = make_snapshot((replace(NODES[0], ready=False), *NODES[1:]))
+    going_on, _ = advanced(replacing(cause=UNHEALTHY), silent, REPAIR)
+    assert going_on.abort_reason == ""
+    operation, effects = advanced(replacing(cause=UNHEALTHY), silent, make_settings())
+    assert (operation.abort_cause, operation.excused) == (AbortCause.FIT_AGAIN, True)
+    assert operation.abort_reason == "repair was turned off"
+    assert effects == ()
+
+
 def test_on_a_look_that_cannot_be_believed_nothing_is_given_up() -> None:
     operation = replacing(cause=UNHEALTHY)
     record = replace(with_work(operation), worker_count=40)

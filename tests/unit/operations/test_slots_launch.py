@@ -96,6 +96,25 @@ def test_lost_reply_to_a_launch_is_answered_by_the_identical_request() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"max_workers": 2}, {"pools": (make_pool(max_workers=2),)}, {"pools": (make_pool("other"),)}],
+    ids=["of all", "of its pool", "pool gone"],
+)
+def test_a_call_without_an_answer_is_not_repeated_above_a_maximum_that_was_lowered(
+    changed: dict[str, object],
+) -> None:
+    """It may never have arrived. The slot still counts, since it may have."""
+    record, settings = with_work(make_scale_up(LAUNCHING)), make_settings(**changed)
+    waits = make_situation(make_snapshot(NODES), record=record, settings=settings, now=NOW + 60)
+    assert advance_slot(LAUNCHING, waits) == (LAUNCHING, ())
+    late = make_situation(make_snapshot(NODES), record=record, settings=settings, now=NOW + 300)
+    assert advance_slot(LAUNCHING, late)[0].state is SlotState.FAILED
+    seen = make_snapshot(NODES, extra_instances=[make_instance("i-new", key=LAUNCHING.key)])
+    found, _ = advance_slot(LAUNCHING, make_situation(seen, record=record, settings=settings))
+    assert found.state is SlotState.LAUNCHED
+
+
 def test_crash_between_launch_and_record_finds_the_instance_by_its_key() -> None:
     seen = make_snapshot(NODES, extra_instances=[make_instance("i-new", key=LAUNCHING.key)])
     after, effects = advance_slot(LAUNCHING, make_situation(seen, now=NOW + 60))

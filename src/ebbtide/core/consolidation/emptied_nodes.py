@@ -29,17 +29,22 @@ GRACE_SECONDS = 1800
 Chosen = tuple[tuple[Removal, ...], tuple[Refusal, ...]]
 
 
-def track_leaving(snapshot: Snapshot, record: Record, now: int) -> Record:
-    """Forget those that are gone, in use again, or out of time."""
+def track_leaving(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> Record:
+    """Forget those that are gone, in use again, or out of time, and those that nothing will remove, since
+    consolidation or their pool is no longer configured: they would hold up every other removal."""
     if snapshot.problems or not record.leaving:
         return record
-    return changed(record, leaving=tuple(one for one in record.leaving if _still(one, snapshot, now)))
+    on = settings.consolidation.enabled
+    kept = tuple(one for one in record.leaving if on and _still(one, snapshot, settings, now))
+    return changed(record, leaving=kept)
 
 
-def _still(leaving: EmptiedNode, snapshot: Snapshot, now: int) -> bool:
+def _still(leaving: EmptiedNode, snapshot: Snapshot, settings: Settings, now: int) -> bool:
     node = snapshot.cluster.node_named.get(leaving.node_name)
     # Crash table: emptied-stays. A mark without an end would keep the node empty but paid.
     if node is None or node.uid != leaving.node_uid or now >= leaving.until:
+        return False
+    if settings.pool_named(node.pool) is None:
         return False
     return all(pod.tied_to_node for pod in snapshot.cluster.pods_on.get(node.name, ()))
 

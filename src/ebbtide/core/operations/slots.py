@@ -2,7 +2,7 @@
 
     RESERVED    written, nothing asked of the cloud      -> LAUNCHING, FAILED (would exceed a maximum)
     LAUNCHING   asked, perhaps without an answer         -> LAUNCHED (answered, or found by its key),
-                                                            RESERVED (no capacity: next offer), FAILED
+                (not again while above a maximum)           RESERVED (no capacity: next offer), FAILED
     LAUNCHED    an instance is known                     -> JOINED, RECLAIMING (join timeout), RECLAIMED
     JOINED      its node is there                        -> READY, RECLAIMING (join timeout),
                                                             LAUNCHED (its node left again)
@@ -99,26 +99,27 @@ def advance_slot(slot: Slot, operation_id: str, situation: Situation) -> Advance
 
 
 def _reserved(slot: Slot, operation_id: str, situation: Situation) -> Advance:
-    settings = situation.settings
-    count = situation.total()
+    cause, says = _why_not_now(slot, situation)
+    if says:
+        return _failed(slot, cause, says, situation.now), ()
+    asked = replace(slot, state=SlotState.LAUNCHING, since=situation.now)
+    return asked, (effects.Launch(asked, operation_id),)
+
+
+def _why_not_now(slot: Slot, situation: Situation) -> tuple[SlotCause, str]:
+    """Checked again with every call: since it was reserved, the maximum may have been lowered, nodes may have
+    come, or its pool may have been taken out of the configuration. Empty where nothing speaks against it."""
+    settings, count = situation.settings, situation.total()
     pool = settings.pool_named(slot.pool)
-    # The configuration may have changed since the slot was written.
     if pool is None:
-        says = f"pool {slot.pool!r} is no longer configured"
-        return _failed(slot, SlotCause.NO_POOL, says, situation.now), ()
-    # Checked again here: the maximum may have been lowered, or nodes may have come, since it was reserved.
+        return SlotCause.NO_POOL, f"pool {slot.pool!r} is no longer configured"
     if count > settings.max_workers:
-        says = f"{count} nodes with it, max_workers {settings.max_workers}"
-        return _failed(slot, SlotCause.MAXIMUM, says, situation.now), ()
+        return SlotCause.MAXIMUM, f"{count} nodes with it, max_workers {settings.max_workers}"
     in_pool = situation.total(pool.name)
     if pool.max_workers is not None and in_pool > pool.max_workers:
         says = f"{in_pool} nodes with it in pool {pool.name}, its maximum is {pool.max_workers}"
-        return _failed(slot, SlotCause.MAXIMUM, says, situation.now), ()
-    over = situation.why_over_limits(pool)
-    if over:
-        return _failed(slot, SlotCause.MAXIMUM, over, situation.now), ()
-    asked = replace(slot, state=SlotState.LAUNCHING, since=situation.now)
-    return asked, (effects.Launch(asked, operation_id),)
+        return SlotCause.MAXIMUM, says
+    return SlotCause.MAXIMUM, situation.why_over_limits(pool)
 
 
 def _launching(slot: Slot, operation_id: str, situation: Situation) -> Advance:
@@ -129,6 +130,10 @@ def _launching(slot: Slot, operation_id: str, situation: Situation) -> Advance:
     # What it may have launched after all has its key, so adoption finds it.
     if situation.now - slot.since >= situation.settings.launch_timeout_seconds:
         return _failed(slot, SlotCause.NO_ANSWER, "the cloud gave no definite answer", situation.now), ()
+    # The first call may never have arrived: this one would launch what must not be any more. The slot counts
+    # until its time is over, since it may have arrived.
+    if _why_not_now(slot, situation)[1]:
+        return slot, ()
     return slot, (effects.Launch(slot, operation_id),)
 
 

@@ -49,6 +49,9 @@ def why_stop(operation: Consolidate, situation: Situation) -> Stop | None:
     paused = gates.not_paused(record)
     if not paused.passed:
         return Stop(AbortCause.PAUSED, paused.says)
+    # A person who turns it off does so because of what it is doing.
+    if not settings.consolidation.enabled:
+        return Stop(AbortCause.NOT_ALLOWED, "consolidation was turned off")
     if record.spots:
         notice = record.spots[0]
         return Stop(AbortCause.SPOT, f"{notice.kind} of {notice.instance_id} is being answered")
@@ -245,6 +248,10 @@ def why_not_replaced(operation: ScaleDown, situation: Situation) -> NotReplaced 
 def _why_stays(
     operation: ScaleDown, removal: Removal, node: Node, situation: Situation
 ) -> NotReplaced | None:
+    # A person who turns it off may doubt that the node is unwell.
+    if operation.cause is RemovalReason.UNHEALTHY and not situation.settings.repair:
+        off = Stop(AbortCause.FIT_AGAIN, "repair was turned off", node.name)
+        return NotReplaced(off, excused=True)
     # Crash table: unwell-recovers. A node that is well again need not go.
     if _is_fit_again(operation.cause, node, situation):
         again = "well again" if operation.cause is RemovalReason.UNHEALTHY else f"no longer {operation.cause}"

@@ -50,6 +50,10 @@ class Checker:
         """How many disturbances there had been when an instance was last asked to go."""
         self.clocks_jump = False
         """Whether a runner's clock may be hours ahead, so what is to come seems long past to it."""
+        self.sees_old_pods = False
+        """Whether a runner may be shown pods that have gone, or not be shown some that are there."""
+        self._decided: dict[str, Settings] = {}
+        """By what settings each slot was decided that is written now, by its key."""
         self.time_zero = 0.0
         """Violations are reported in seconds from here."""
         self._sees_all = True
@@ -70,6 +74,15 @@ class Checker:
     def report(self, found: Iterable[Violation]) -> None:
         for violation in found:
             self.say(violation.kind, violation.about, violation.says)
+
+    @property
+    def settings(self) -> Settings:
+        """What it judges by now."""
+        return self._settings
+
+    def decided_by(self, slot_key: str) -> Settings:
+        """The settings by which this slot was decided: they may be others by now."""
+        return self._decided.get(slot_key, self._settings)
 
     def follow(self, settings: Settings) -> None:
         """Judge by these settings from now on: a new configuration, or a pool that sleeps or wakes."""
@@ -131,6 +144,7 @@ class Checker:
     def _check_work(self, before: Record | None, after: Record) -> None:
         """What is done to nodes, and what was."""
         self._started |= {work.id for work in (*after.operations, *after.all_set_aside, *after.spots)}
+        self._decided = {slot.key: self.decided_by(slot.key) for slot in expected_slots(after)}
         if before is not None:
             self._check_lanes(before, after)
             self._check_no_notice_forgotten(before, after)
@@ -225,14 +239,16 @@ class Checker:
                 "",
                 f"{len(alive)} instances, max_workers is {self._settings.max_workers}",
             )
-        for pool in self._settings.pools:
-            in_pool = sum(1 for machine in alive if machine.instance.pool == pool.name)
-            if pool.max_workers is not None and in_pool > pool.max_workers:
-                self.say(
-                    ViolationKind.ABOVE_MAXIMUM,
-                    pool.name,
-                    f"{in_pool} instances in pool {pool.name}, its maximum is {pool.max_workers}",
-                )
+        launched = self._world.machines.find(act.instance_id)
+        # Another pool may have had more than its maximum since that was lowered.
+        pool = None if launched is None else self._settings.pool_named(launched.instance.pool)
+        in_pool = sum(1 for machine in alive if pool is not None and machine.instance.pool == pool.name)
+        if pool is not None and pool.max_workers is not None and in_pool > pool.max_workers:
+            self.say(
+                ViolationKind.ABOVE_MAXIMUM,
+                pool.name,
+                f"{in_pool} instances in pool {pool.name}, its maximum is {pool.max_workers}",
+            )
         self._spare.launches(act.instance_id, self._settings)
 
     def _saw_terminate(self, act: Act) -> None:
@@ -256,7 +272,8 @@ class Checker:
         if not found or self._settings.scale_down_by != JudgedBy.NODE:
             return bool(found)
         pods = (pod for pod in self._world.pods_on(found[0].name) if not (pod.tied_to_node or pod.finished))
-        return any(self._world.now - pod.created_at >= UNSEEN_LOSS_SECONDS for pod in pods)
+        old = (pod for pod in pods if self._world.now - pod.created_at >= UNSEEN_LOSS_SECONDS)
+        return not self.sees_old_pods and any(old)
 
     def _check_is_written(self, act: Act) -> None:
         """Nothing is done to a node, and nothing terminated, before the work behind it is in a record."""

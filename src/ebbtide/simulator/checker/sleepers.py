@@ -9,6 +9,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import EbbtideError
@@ -18,6 +19,7 @@ from ebbtide.model.policy import Policy, Signal, SignalKind, Target
 from ebbtide.ports import PolicyStore
 from ebbtide.simulator.checker.violations import Violation, ViolationKind
 from ebbtide.simulator.faults.ports import RunnerCrashed
+from ebbtide.simulator.world.pods import Workload
 from ebbtide.simulator.world.world import World
 
 NAMES = ("reports", "staging", "wiki")
@@ -79,9 +81,10 @@ class Watchman:
     def look(self) -> Iterator[Violation]:
         since = self._world.now - self._world.controllers.began_at
         for policy in self._policies.list_policies():
-            name, workload = policy.name, self._world.pods.book.workloads[f"default/{policy.name}"]
-            asked = workload.spec.requests is not None and workload.spec.requests.wanted_at(since) > 0
-            waits = asked and not (workload.ready if self._room else workload.wanted)
+            name = policy.name
+            # What a schedule put to sleep no request wakes.
+            by_use = not any(schedule.sleeps for schedule in policy.schedules)
+            waits = by_use and any(map(partial(self._waits, since), self._workloads(policy)))
             if waited := self._too_long("waits", name, waits):
                 yield Violation(
                     ViolationKind.USERS_WAIT,
@@ -96,7 +99,8 @@ class Watchman:
                 yield Violation(
                     ViolationKind.STATE_ASTRAY,
                     name,
-                    f"{name} is {state.phase}, and has had {workload.wanted} replicas for {waited:.0f} s",
+                    f"{name} is {state.phase}, and has had {self._wanted(policy)} replicas "
+                    f"for {waited:.0f} s",
                 )
             if state.wake_count < self._visitor.answered.get(policy.id, 0) and name not in self._forgotten:
                 self._forgotten.add(name)
@@ -108,16 +112,29 @@ class Watchman:
         for policy in self._policies.list_policies():
             state = self._policies.find_state(policy.id)
             if state is None or self._astray(policy, state) or state.phase is Phase.FALLING:
-                wanted = self._world.pods.book.workloads[f"default/{policy.name}"].wanted
                 yield Violation(
                     ViolationKind.STATE_ASTRAY,
                     policy.name,
-                    f"{policy.name} has {wanted} replicas, and its state is {state and state.phase}",
+                    f"{policy.name} has {self._wanted(policy)} replicas, and its state is "
+                    f"{state and state.phase}",
                 )
 
+    def _workloads(self, policy: Policy) -> list[Workload]:
+        """Of a pool none is known: its nodes are judged by the checker."""
+        book = self._world.pods.book.workloads
+        return [book[f"{ref.namespace}/{ref.name}"] for ref in policy.target.workloads]
+
+    def _wanted(self, policy: Policy) -> str:
+        return " and ".join(str(workload.wanted) for workload in self._workloads(policy))
+
+    def _waits(self, since: float, workload: Workload) -> bool:
+        asked = workload.spec.requests is not None and workload.spec.requests.wanted_at(since) > 0
+        return asked and not (workload.ready if self._room else workload.wanted)
+
     def _astray(self, policy: Policy, state: IdleState) -> bool:
-        wanted = self._world.pods.book.workloads[f"default/{policy.name}"].wanted
-        return state.phase is not Phase.FALLING and (state.phase is Phase.ZERO) != (wanted == 0)
+        asleep = state.phase is Phase.ZERO
+        strays = any(asleep != (workload.wanted == 0) for workload in self._workloads(policy))
+        return state.phase is not Phase.FALLING and strays
 
     def _too_long(self, what: str, name: str, is_so: bool) -> float:
         """For how long it has been so, reported now and then; 0 where it is not, or not yet for too long."""

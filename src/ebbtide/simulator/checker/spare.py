@@ -14,13 +14,14 @@ have looked. One that does not look ahead was asked for nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from math import ceil
 
 from ebbtide.core.nodes.capacity import doomed, expected_slots
 from ebbtide.core.nodes.gates import REPLACED, reason_of
 from ebbtide.core.schedule import is_open
 from ebbtide.model.operation import Consolidate, Removal, ScaleDown, SlotState
-from ebbtide.model.pod import NOTHING, Pod, Resources
+from ebbtide.model.pod import NOTHING, Pod, Resources, TaintEffect
 from ebbtide.model.pool import Headroom, Pool, RemovalReason
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -117,11 +118,15 @@ class SpareRoom:
         return asleep or not opened
 
     def _counts(self, headroom: Headroom, node: Node, settings: Settings) -> bool:
+        """By the taints of the node itself: its pool may have others by now, or be configured no longer."""
         pool = settings.pool_named(node.pool)
-        if pool is None or pool.may_be_empty or headroom.pool not in ("", node.pool):
+        asleep = pool is not None and pool.may_be_empty
+        if asleep or not node.worker or headroom.pool not in ("", node.pool):
             return False
-        tainted = not headroom.pool and bool(pool.taints)
-        return not tainted and (not headroom.zones or node.zone in headroom.zones)
+        tolerated = pool.taints if pool is not None and headroom.pool else ()
+        hard = (one for one in node.taints if one.effect is not TaintEffect.PREFER_NO_SCHEDULE)
+        fits = all(taint in tolerated for taint in hard)
+        return fits and (not headroom.zones or node.zone in headroom.zones)
 
     def _room_without(self, headroom: Headroom, record: Record, settings: Settings) -> Iterator[int]:
         """On nodes that stay, and on nodes on their way."""
@@ -138,6 +143,7 @@ class SpareRoom:
             known = pool.type_named(slot.instance_type) if pool is not None else None
             if known is not None:
                 coming = Node(slot.key, "", pool=slot.pool, zone=slot.zone, allocatable=known.allocatable)
+                coming = replace(coming, taints=pool.taints if pool is not None else ())
                 counts = self._counts(headroom, coming, settings)
                 yield _fits(headroom, coming, ()) if counts else 0
 
@@ -253,6 +259,10 @@ class SpareCheck:
     def _faults(self, cause: RemovalReason, node: Node) -> Iterator[Violation]:
         match cause:
             case RemovalReason.UNHEALTHY:
+                if not self._settings.repair:
+                    yield Violation(
+                        ViolationKind.NOT_UNWELL, node.name, f"{node.name} was repaired, and repair is off"
+                    )
                 if self._world.now - self._unwell_at.get(node.uid, float("-inf")) > self._unseen():
                     yield Violation(
                         ViolationKind.NOT_UNWELL, node.name, f"{node.name} was repaired although it is well"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -12,10 +12,12 @@ from ebbtide.engine.ports import Ports, Thinking
 from ebbtide.engine.scale_to_zero.scaling import Scaling, ScalingPorts
 from ebbtide.engine.steady import Steady
 from ebbtide.engine.tick import TickReport, tick
-from ebbtide.errors import EbbtideError
+from ebbtide.errors import EbbtideError, Final
+from ebbtide.model.effect import Launch
 from ebbtide.model.policy import Policy, ZeroDefaults
 from ebbtide.model.settings import Settings
-from ebbtide.ports import PolicyStore, Store
+from ebbtide.model.snapshot import Instance
+from ebbtide.ports import Cloud, PolicyStore, Store
 from ebbtide.simulator.checker.checker import Checker, WatchedStore
 from ebbtide.simulator.checker.consolidation import Bookkeeper
 from ebbtide.simulator.faults.catalogue import FaultPlan
@@ -105,12 +107,14 @@ def scaling_ports(stage: Stage, ports: Ports) -> ScalingPorts:
     )
 
 
-def scaling_of(stage: Stage, ports: Ports, plan: FaultPlan | None = None) -> Scaling:
+def scaling_of(
+    stage: Stage, ports: Ports, plan: FaultPlan | None = None, settings: Settings | None = None
+) -> Scaling:
     """Over sound ports, or ports that fail as planned."""
     opened = scaling_ports(stage, ports)
     if plan is not None:
         opened = faulty_scaling(opened, plan, lambda: _disturb(stage.world))
-    return Scaling(opened, stage.zero, stage.settings)
+    return Scaling(opened, stage.zero, settings or stage.settings)
 
 
 def ports_of(stage: Stage, clock: SkewedClock | VirtualClock | None = None) -> Ports:
@@ -135,27 +139,63 @@ class Runner:
     """A process that ticks. After `RunnerCrashed`, make a new one."""
 
     def __init__(
-        self, stage: Stage, owner: str, plan: FaultPlan | None = None, skew_seconds: float = 0.0
+        self,
+        stage: Stage,
+        owner: str,
+        plan: FaultPlan | None = None,
+        skew_seconds: float = 0.0,
+        settings: Settings | None = None,
     ) -> None:
+        """`settings`: of a runner that is still on an earlier configuration than the stage."""
         self.owner = owner
         self.skew_seconds = skew_seconds
         self.clock = SkewedClock(stage.clock, skew_seconds)
-        self._settings = stage.settings
+        self._checker = stage.checker
+        self.settings = settings or stage.settings
         ports = ports_of(stage, self.clock)
-        slow = stage.settings.lock_ttl_seconds + 5.0
+        ports = replace(ports, cloud=ConfiguredCloud(ports.cloud, self.settings))
+        slow = self.settings.lock_ttl_seconds + 5.0
         self.ports = ports if plan is None else faulty_ports(ports, plan, lambda: _disturb(stage.world), slow)
 
         self._scaling: Scaling | None = None
         if stage.policies:
-            self._scaling = scaling_of(stage, ports, plan)
-            self.ports = replace(self.ports, settings_now=self._scaling.settings_now)
+            self._scaling = scaling_of(stage, ports, plan, self.settings)
+        self.ports = replace(self.ports, settings_now=self._in_effect)
 
     def tick(self, budget_seconds: float = 60.0) -> TickReport:
         """A round over the policies, where there are any, and a tick; neither waits for the other to work."""
+        self._checker.follow(self.settings)
         if self._scaling is not None:
             with suppress(EbbtideError):
                 self._scaling.round(self.owner, self.clock.now() + budget_seconds)
-        return tick(self.ports, self._settings, self.owner, self.clock.now() + budget_seconds)
+        return tick(self.ports, self.settings, self.owner, self.clock.now() + budget_seconds)
+
+    def _in_effect(self, settings: Settings) -> Settings:
+        """What policies make of the settings; the checker judges by the same."""
+        now = settings if self._scaling is None else self._scaling.settings_now(settings)
+        self._checker.follow(now)
+        return now
+
+
+class ConfiguredCloud:
+    """The cloud as a runner can ask for machines of it: by the pools of its own configuration."""
+
+    def __init__(self, inner: Cloud, settings: Settings) -> None:
+        self._inner = inner
+        self._settings = settings
+
+    def launch(self, effect: Launch) -> Instance:
+        slot = effect.slot
+        pool = self._settings.pool_named(slot.pool)
+        if pool is None or pool.type_named(slot.instance_type) is None:
+            raise Final(f"pool {slot.pool} with type {slot.instance_type} is not configured")
+        return self._inner.launch(effect)
+
+    def terminate(self, instance_id: str) -> None:
+        self._inner.terminate(instance_id)
+
+    def list_instances(self) -> Sequence[Instance]:
+        return self._inner.list_instances()
 
 
 def _disturb(world: World) -> None:

@@ -48,6 +48,17 @@ HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True)
+class RollOut:
+    """A new configuration, in the middle of a run."""
+
+    after_seconds: int
+    """From the start."""
+    settings: Settings
+    overlap_seconds: int = 0
+    """For how long a runner with the configuration before ticks next to those with this one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     name: str
     seed: int
@@ -62,6 +73,8 @@ class Scenario:
     zero: ZeroDefaults = field(default_factory=ZeroDefaults)
     visits: float = 0.0
     """For each policy and tick, how likely somebody is to wake it by the API."""
+    roll_outs: tuple[RollOut, ...] = ()
+    """In the order of time."""
 
 
 def build(name: str, seed: int) -> Scenario:

@@ -11,7 +11,7 @@ says what consolidation saves in the same story, and what it stirs up for that.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import ceil
@@ -24,6 +24,7 @@ from ebbtide.engine.rounds import InvariantBroken
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.errors import EbbtideError, Unanswered, Usage
 from ebbtide.model.log import LogKind
+from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.checker.consolidation import Repacked
@@ -46,6 +47,8 @@ SKEW_SECONDS = 5.0
 RESTART_CHANCE = 0.1
 NESTED = 2
 """How many runners may be frozen at once: the one that took over freezes as well, and a third takes over."""
+
+SHOW_OLD_PODS = frozenset({"stale-list", "torn-view", "pod-holes"})
 
 OnTick = Callable[[Frame], None]
 COMPARED = ("cost", "node_hours", "launched", "removed", "evictions", "pending_pod_seconds", "violations")
@@ -89,6 +92,7 @@ class Simulation:
         self.faults = tuple(dict.fromkeys((*scenario.faults, *faults)))
         self.stage = stage_of(scenario.world, scenario.settings)
         self.stage.checker.clocks_jump = "clock-jump" in self.faults
+        self.stage.checker.sees_old_pods = not SHOW_OLD_PODS.isdisjoint(self.faults)
         self.stage.keeps_inputs = False
         self._store = store_of(self.stage)
         self._visitor = Visitor(
@@ -100,6 +104,11 @@ class Simulation:
         self._plan = plan_for(self.faults, scenario.seed)
         self._plan.on_stall = self._while_stalled
         self._mischief = Mischief(self.stage, self.faults, f"mischief/{scenario.name}/{scenario.seed}")
+        self._leaving: Runner | None = None
+        """One that is still on the configuration before, while a new one is rolled out."""
+        self._leaves_at = 0.0
+        self._due = list(scenario.roll_outs)
+        self._began_at = self.stage.clock.now()
         self._frozen = 0
         """Runners that are frozen now, one in the freeze of the other."""
         self._owners = self.ticks = self.crashes = self.failed_ticks = self.sentences = 0
@@ -119,20 +128,46 @@ class Simulation:
             self._mischief.before_tick(self._plan.quiet)
             if not self._plan.quiet:
                 self._visitor.come()
-            runner = self._restarted(runner)
+            runner = self._restarted(self._rolled_out(runner))
             self._jump_clock(runner)
             if not self._tick(runner):
                 clock.sleep(PAUSE_SECONDS)
                 runner = self._new_runner()
                 continue
             if second is not None:
+                if self._leaving is None and second.settings is not self.stage.settings:
+                    second = self._new_runner(skew_seconds=2.0)
                 self._wait(due - scenario.tick_seconds / 2)
                 second = second if self._tick(second) else self._new_runner(skew_seconds=2.0)
+            self._tick_leaving(due - scenario.tick_seconds / 4)
             self._wait(due)
         self.stage.world.advance_to(clock.now())
         self.stage.checker.finish(self._store.load())
         self.stage.checker.report(self._watchman.finish() if self._watchman else ())
         return self._result()
+
+    def _rolled_out(self, runner: Runner) -> Runner:
+        """The runner from now on: with the new configuration, once that is rolled out."""
+        now = self.stage.clock.now()
+        if self._leaving is not None and now >= self._leaves_at:
+            self._leaving = None
+        while self._due and now >= self._began_at + self._due[0].after_seconds:
+            due = self._due.pop(0)
+            self._leaving, self._leaves_at = runner, now + due.overlap_seconds
+            self.stage.settings = due.settings
+            self.stage.world.machines.book.pools |= _offered(
+                self.stage.world.machines.book.pools, due.settings.pools
+            )
+            self._events.append("a new configuration is rolled out")
+            runner = self._new_runner()
+        return runner
+
+    def _tick_leaving(self, at: float) -> None:
+        if self._leaving is None or self.stage.clock.now() >= self._leaves_at:
+            return
+        self._wait(at)
+        if not self._tick(self._leaving):
+            self._leaving = self._new_runner(settings=self._leaving.settings)
 
     def _settle_policies(self) -> Watchman | None:
         """Write the policies of the scenario, where it has any, and watch them."""
@@ -147,12 +182,12 @@ class Simulation:
     def _visitors_scaling(self) -> Scaling:
         return scaling_of(self.stage, ports_of(self.stage), self._plan)
 
-    def _new_runner(self, skew_seconds: float = 0.0) -> Runner:
+    def _new_runner(self, skew_seconds: float = 0.0, settings: Settings | None = None) -> Runner:
         self._owners += 1
         plan = self._plan if self.faults else None
         if "clock-skew" in self.faults:
             skew_seconds += self._random.uniform(-SKEW_SECONDS, SKEW_SECONDS)
-        return Runner(self.stage, f"runner-{self._owners}", plan, skew_seconds)
+        return Runner(self.stage, f"runner-{self._owners}", plan, skew_seconds, settings)
 
     def _tick(self, runner: Runner) -> bool:
         """One tick; False when the runner did not survive it."""
@@ -223,7 +258,9 @@ class Simulation:
         clock.sleep(settings.request_timeout_seconds / 2 if late else settings.lock_ttl_seconds + 5)
         self._owners += 1
         plan = self._plan if self._frozen < deepest else None
+        judged_by = self.stage.checker.settings
         self._tick(Runner(self.stage, f"runner-{self._owners}", plan))
+        self.stage.checker.follow(judged_by)
         self._frozen -= 1
         if late and clock.now() - began >= settings.request_timeout_seconds:
             raise Unanswered(f"{verb} was not sent within {settings.request_timeout_seconds} s")
@@ -288,6 +325,16 @@ class Simulation:
             consolidation=self.stage.bookkeeper.totals,
             violations=tuple(map(str, self.stage.checker.violations)),
         )
+
+
+def _offered(known: Mapping[str, Pool], pools: Sequence[Pool]) -> dict[str, Pool]:
+    """What the cloud sells under the names of these pools: a runner that leaves may ask for what was sold."""
+    offered = {}
+    for pool in pools:
+        before = known[pool.name].types if pool.name in known else ()
+        kept = tuple(one for one in before if pool.type_named(one.name) is None)
+        offered[pool.name] = replace(pool, types=(*pool.types, *kept))
+    return offered
 
 
 def needs_consolidation(scenario: Scenario) -> None:

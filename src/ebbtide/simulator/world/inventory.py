@@ -210,6 +210,11 @@ class Scheduler:
         there = [other for other in _present(self._inventory, node_name) if other.uid not in without]
         return self._placement.why_not(pod, room_of(self._inventory.nodes[node_name], there))
 
+    def refuses(self, pod: Pod, room: Room) -> Misfit | None:
+        """Why the pod could not go to a node that is not there yet; None when it could."""
+        self._refresh()
+        return self._placement.why_not(pod, room)
+
     def _choose(self, pod: Pod, emptiest: list[_Space], reluctant: bool) -> Room | None:
         """The emptiest room that it fits, taken off the heap. `reluctant`: whether any has a soft taint, so
         roomier ones may follow a room with too little CPU; else that is the end."""

@@ -53,7 +53,7 @@ class Nodes:
         machine = self.machine_of(node_name)
         return machine is not None and machine.works
 
-    def _is_alive(self, node_name: str) -> bool:
+    def is_alive(self, node_name: str) -> bool:
         machine = self.machine_of(node_name)
         return machine is not None and machine.instance.alive
 
@@ -100,7 +100,7 @@ class Nodes:
         if machine.node.uid:
             return
         if machine.node.name in self._inventory.nodes:
-            if not self.rules.names_taken_over or self._is_alive(machine.node.name):
+            if not self.rules.names_taken_over or self.is_alive(machine.node.name):
                 self._timeline.after(10.0, "join", instance_id)
                 return
             self.delete(machine.node.name)

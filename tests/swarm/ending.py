@@ -1,0 +1,96 @@
+"""What must be in order at the end of a seed, after a calm part, next to what the checker asks: enough
+workers are ready, no pod is pending that could have a node, and no operation lasts.
+
+What changed in the last minutes may still be on its way. What was set aside waits for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ebbtide.core.nodes.offers import Offer
+from ebbtide.core.nodes.room import residents_of
+from ebbtide.model.pod import Pod, Resources
+from ebbtide.model.pool import Pool
+from ebbtide.model.record import Record
+from ebbtide.model.settings import Settings
+from ebbtide.simulator.run.runner import Stage, store_of
+
+LATELY_SECONDS = 900.0
+
+
+def wrong_at_the_end(stage: Stage) -> Iterator[str]:
+    record, now = store_of(stage).load(), stage.world.now
+    settings = stage.checker.settings
+    if record.set_aside is not None or record.lock_until > now + settings.lock_ttl_seconds:
+        return
+    longest = settings.join_timeout_seconds + settings.launch_timeout_seconds + settings.stuck_seconds
+    for work in record.operations:
+        if now - work.started_at > longest + LATELY_SECONDS:
+            yield f"{work.id} has been open for {now - work.started_at:.0f} s"
+    for spot in record.spots:
+        if now - spot.deadline > longest + LATELY_SECONDS:
+            yield f"{spot.id} has been open since its deadline {now - spot.deadline:.0f} s ago"
+    if not _changed_lately(stage):
+        yield from _too_few(stage, settings)
+        yield from _waiting(stage, settings, record)
+
+
+def _changed_lately(stage: Stage) -> bool:
+    """A machine came or went, for whatever reason."""
+    since = stage.world.now - LATELY_SECONDS
+    machines = stage.world.machines.book.machines.values()
+    return any(m.ended_at > since or m.instance.launched_at > since for m in machines if m.ours)
+
+
+def _too_few(stage: Stage, settings: Settings) -> Iterator[str]:
+    ready = [node for node in stage.world.inventory.nodes.values() if node.worker and node.ready]
+    room = _alive(stage) < settings.max_workers
+    if room and len(ready) < settings.min_workers:
+        yield f"{len(ready)} workers are ready, min_workers is {settings.min_workers}"
+    for pool in settings.pools if room else ():
+        count = sum(1 for node in ready if node.pool == pool.name)
+        if count < pool.min_workers and _takes_more(stage, pool, pool.types[0].allocatable):
+            yield f"{count} workers are ready in pool {pool.name}, its minimum is {pool.min_workers}"
+
+
+def _waiting(stage: Stage, settings: Settings, record: Record) -> Iterator[str]:
+    world = stage.world
+    old = [pod for pod in world.inventory.waiting.values() if world.now - pod.created_at > LATELY_SECONDS]
+    for pod in old if _alive(stage) < settings.max_workers else ():
+        place = _place_for(stage, settings, pod)
+        if place:
+            yield f"{pod.full_name} has waited for {world.now - pod.created_at:.0f} s, and would fit {place}"
+
+
+def _place_for(stage: Stage, settings: Settings, pod: Pod) -> str:
+    """A node that could be launched for it; empty where none could."""
+    world = stage.world
+    for pool in settings.pools:
+        residents = residents_of(world.view(), pool)
+        for zone in () if pool.may_be_empty else pool.zones:
+            for node_type in pool.types:
+                if not _takes_more(stage, pool, node_type.allocatable):
+                    continue
+                room = Offer(pool, node_type, zone, residents).room("new")
+                if not world.pods.scheduler.refuses(pod, room):
+                    return f"a {node_type.name} of pool {pool.name} in {zone}"
+    return ""
+
+
+def _takes_more(stage: Stage, pool: Pool, offered: Resources) -> bool:
+    machines = [m for m in stage.world.machines.book.machines.values() if m.ours and m.instance.alive]
+    mine = [machine for machine in machines if machine.instance.pool == pool.name]
+    held = offered
+    for machine in mine:
+        held = held.plus(machine.node.allocatable)
+    within = pool.limits is None or not pool.limits.why_over(held)
+    return pool.takes_more(len(mine)) and within
+
+
+def _alive(stage: Stage) -> int:
+    """With Node objects that outlived their machines: of some nobody can say that these are gone."""
+    machines = stage.world.machines.book.machines.values()
+    nodes = [node for node in stage.world.inventory.nodes.values() if node.worker]
+    gone = [node for node in nodes if not stage.world.nodes.is_alive(node.name)]
+    return len(gone) + sum(1 for m in machines if m.ours and m.instance.alive)
