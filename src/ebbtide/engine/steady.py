@@ -4,7 +4,8 @@ last one saw. A time that notes what is asked of it tells for how long an answer
 The last answer is used where all of this holds, and is computed again otherwise:
 
 - The tick sees the very same cluster, instances and settings, and the same CPU.
-- The record is the same, except for what neither step reads.
+- The record is the same, except for what neither step reads. A decision reads how much demand rose, and not
+  when that was noted.
 - No comparison with the time that the last computation made comes out otherwise by now. That computation ran
   with a `Moment` as its time, which notes them all; where it could not, its answer is not used again.
 Only a decision to do nothing is used again, and never one that goes to the log. Nobody is shown the single
@@ -29,10 +30,12 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, fields, replace
+from itertools import groupby
 from math import floor, inf, isfinite
 from operator import attrgetter
 from typing import Any, NoReturn, cast
 
+from ebbtide.core.consolidation.pace import PARTS
 from ebbtide.core.nodes.decide import decide
 from ebbtide.engine.ports import ALWAYS, Tracked
 from ebbtide.model.decision import Action, Decision
@@ -196,6 +199,16 @@ DERIVED = (
 NOT_UNDERSTOOD = (TypeError, AttributeError)
 """What a `Moment`, or a view that is watched, answers to what it cannot do; then all is computed as usual."""
 _values = attrgetter(*(field.name for field in fields(Record) if field.name not in (*UNREAD, "ticked_at")))
+_plain_values = attrgetter(
+    *(field.name for field in fields(Record) if field.name not in (*UNREAD, "ticked_at", "demand"))
+)
+
+
+def _decided_by(record: Record) -> Any:
+    """What a decision reads. Of demand it asks only how much it rose: not when, and not for how long it
+    stayed the same."""
+    amounts = [(note.cpu_milli, note.memory_mib) for note in record.demand]
+    return _plain_values(record), [amount for amount, _ in groupby(amounts)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +225,7 @@ class _Known:
     says: str = ""
     """The sentence of the decision, with what its durations were made of."""
 
-    def holds(self, snapshot: Snapshot, record: Record, settings: Settings, now: int) -> bool:
+    def holds(self, snapshot: Snapshot, settings: Settings, now: int) -> bool:
         """The time of the computation is the earliest it holds for: a clock that went back ends it. The time
         between the look and the computation is as long as it was then."""
         return (
@@ -220,7 +233,6 @@ class _Known:
             and now - snapshot.at == self.since - self.snapshot.at
             and settings is self.settings
             and self.sees(snapshot)
-            and _values(record) == self.values
         )
 
     def sees(self, snapshot: Snapshot) -> bool:
@@ -272,7 +284,7 @@ class Steady:
         """What a tick at that time does, and those that follow every so many seconds, where they see what the
         last one saw and find this record; None where they may do something else."""
         decided, seen = self._decided, self._seen
-        if not self._stands or decided is None or seen is None or _values(record) != decided.values:
+        if not self._stands or decided is None or seen is None or _decided_by(record) != decided.values:
             return None
         settings = decided.settings
         longest = max(at - record.ticked_at, seconds)
@@ -282,7 +294,7 @@ class Steady:
             # The last tick changed the timers, so it is not known yet whether the next one would.
             self._tracked = _standing(_seen_at(seen, seen.at + at - record.ticked_at), record, settings, at)
         tracked = self._tracked
-        if tracked is None:
+        if tracked is None or _values(record) != tracked.values:
             return None
         logged = record.decision_logged_at + settings.decision_log_seconds
         return Still(min(decided.until, tracked.until, logged), decided, tracked)
@@ -296,7 +308,7 @@ class Steady:
         # Only where nothing changed is it likely that the timers stand still.
         recent = 0 <= now - record.ticked_at <= settings.max_tick_gap_seconds
         if recent and not self._changed:
-            if known is not None and known.holds(snapshot, record, settings, now):
+            if known is not None and known.holds(snapshot, settings, now) and _values(record) == known.values:
                 return changed(record, ticked_at=now), ()
             self._tracked = _standing(snapshot, record, settings, now)
             if self._tracked is not None:
@@ -312,7 +324,8 @@ class Steady:
             known is not None
             and known.decision is not None
             and not _goes_to_log(known.decision, record, settings, now)
-            and known.holds(snapshot, record, settings, now)
+            and known.holds(snapshot, settings, now)
+            and _decided_by(record) == known.values
         ):
             self.repeated += 1
             self.used_last = True
@@ -396,6 +409,8 @@ def _at(snapshot: Snapshot, moment: Moment, now: int) -> tuple[Snapshot, _Watche
 
 def _standing(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> _Known | None:
     """Until when bringing this record up to date changes nothing but `ticked_at`; none where it does."""
+    if _notes_demand(record, settings, now):
+        return None
     moment = Moment(now)
     # The last tick is always about as long ago as it is now: `Steady.track` asks that of each tick again.
     ticked_at = cast(int, moment - (now - record.ticked_at))
@@ -413,6 +428,15 @@ def _standing(snapshot: Snapshot, record: Record, settings: Settings, now: int) 
     return _Known(snapshot, settings, _values(record), now, moment.holds_until, view.asked)
 
 
+def _notes_demand(record: Record, settings: Settings, now: int) -> bool:
+    """Whether this tick adds or drops a note on demand. Then the timers change, which need not be computed to
+    be known."""
+    window = settings.settled_seconds
+    return bool(window and record.demand) and (
+        now - record.demand[-1].at >= max(1, window // PARTS) or now - record.demand[0].at >= window
+    )
+
+
 def _decided(
     snapshot: Snapshot, record: Record, settings: Settings, now: int, decision_id: str
 ) -> _Known | None:
@@ -428,4 +452,4 @@ def _decided(
         return None
     until, says = moment.holds_until, found.reason
     decision = replace(found, at=now, reason=unmarked(says))
-    return _Known(snapshot, settings, _values(record), now, until, view.asked, decision, says)
+    return _Known(snapshot, settings, _decided_by(record), now, until, view.asked, decision, says)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -70,6 +71,21 @@ def test_a_brief_decision_is_the_same_and_only_leaves_out_what_it_need_not_look_
     assert (brief.action, brief.reason, brief.key) == (whole.action, whole.reason, whole.key)
     assert brief.consolidation.checks == whole.consolidation.checks
     assert brief.removals == whole.removals
+
+
+def test_a_brief_decision_does_not_say_why_nodes_stay_where_the_savings_are_too_small() -> None:
+    snapshot, record = cluster(NODES), idle(*NODES)
+    dear = rules(min_savings_per_hour=Decimal(9))
+    settings = settings_with(dear, scale_down_by="node", idle_down_seconds=9 * HOUR)
+    whole, brief = (decide(snapshot, record, settings, NOW, "d", brief=short) for short in (False, True))
+    assert whole.consolidation is not None
+    assert brief.consolidation is not None
+    assert whole.consolidation.failed is not None
+    assert whole.consolidation.failed.name == "savings"
+    assert {node.node_name for node in whole.consolidation.nodes} == {"a1", "a2"}
+    assert brief.consolidation.nodes == ()
+    assert (brief.action, brief.reason, brief.key) == (whole.action, whole.reason, whole.key)
+    assert brief.consolidation.checks == whole.consolidation.checks
 
 
 def test_two_hours_are_cooldown_enough() -> None:

@@ -11,7 +11,7 @@ from ebbtide.engine.ports import ALWAYS
 from ebbtide.engine.steady import DERIVED, MARK, Still
 from ebbtide.model.decision import Action, Decision
 from ebbtide.model.pod import PodPhase
-from ebbtide.model.record import Counted, Record
+from ebbtide.model.record import Counted, DemandNote, Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Snapshot
 from tests.builders import NOW, make_budget, make_nodes, make_pod, make_record, make_settings
@@ -168,6 +168,57 @@ SAME: dict[str, Callable[[Quiet], None]] = {
 def test_what_no_step_reads_ends_nothing(quiet: Quiet, change: str) -> None:
     SAME[change](quiet)
     assert quiet.tick()
+
+
+def noting() -> Quiet:
+    """Each tick is as long after the last as notes on demand are apart: the record changes with each."""
+    found = Quiet(settings=make_settings(min_workers=2, settled_seconds=30 * TICK))
+    for _ in range(3):
+        found.tick()
+        found.log()
+        found.pass_on()
+    return found
+
+
+def test_a_note_of_the_same_demand_ends_no_decision() -> None:
+    quiet = noting()
+    notes = len(quiet.record.demand)
+    assert notes == 3
+    for _ in range(40):
+        assert quiet.tick()
+        assert quiet.still() is None, "the next tick writes another note"
+        quiet.pass_on()
+    assert len(quiet.record.demand) == 30
+
+
+def test_no_tick_stands_still_in_which_a_note_on_demand_is_due() -> None:
+    """Ticks three times as frequent as notes: two of them write none."""
+    quiet = noting()
+    quiet.seconds = TICK // 3
+    quiet.tick()
+    for due in (False, False, True):
+        still = quiet.still()
+        assert (still is None or still.until <= quiet.now + quiet.seconds) == due
+        quiet.pass_on()
+        assert quiet.tick()
+
+
+def test_a_rise_of_demand_in_the_notes_is_decided_on_again() -> None:
+    quiet = noting()
+    *others, last = quiet.record.demand
+    higher = DemandNote(last.at, last.cpu_milli + 100, last.memory_mib)
+    quiet.record = replace(quiet.record, demand=(*others, higher))
+    assert not quiet.tick()
+
+
+def test_what_was_computed_for_other_notes_on_demand_does_not_stand_still() -> None:
+    quiet = noting()
+    quiet.seconds = TICK // 3
+    quiet.tick()
+    assert quiet.still() is not None
+    first, *others = quiet.record.demand
+    quiet.record = replace(quiet.record, demand=(replace(first, at=first.at + 1), *others))
+    assert quiet.still() is None
 
 
 def test_budgets_that_were_asked_for_are_seen_to_change() -> None:

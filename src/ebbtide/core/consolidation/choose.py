@@ -87,7 +87,7 @@ class Choice:
         plan = self._plan(best, [each for each in cheaper if each is best or id(each) not in hiding])
         checks = (*before, *checks)
         allowed = all(check.passed for check in checks)
-        nodes = tuple(self._fates(best))
+        nodes = () if self._brief and not allowed else tuple(self._fates(best))
         return ConsolidationReport(checks, nodes, found.refusals, plan if allowed else None, plan)
 
     def _drafts(self, budget: Budget) -> tuple[Draft, ...]:
