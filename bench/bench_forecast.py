@@ -29,14 +29,12 @@ from numpy.typing import NDArray
 from ebbtide.core.forecast.combine import (
     BUCKETS,
     Errors,
-    Floats,
-    Ints,
     forecast,
     judged_origins,
     past_errors,
-    predictions,
     scale_of,
 )
+from ebbtide.core.forecast.members import Floats, Ints, predictions
 
 Counts = NDArray[np.int64] | Floats
 DAY = 86_400

@@ -26,7 +26,7 @@ from bench.bench_forecast import series_in
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
 from ebbtide.core.forecast.ahead import HALF, JUDGE_DAYS, LEAST_DAYS, Peak, judge
-from ebbtide.core.forecast.combine import Floats
+from ebbtide.core.forecast.members import Floats
 from ebbtide.engine.foresight import Foresight, Outlook
 from ebbtide.engine.ports import Observers, Ports
 from ebbtide.model.events import CostNoted

@@ -67,6 +67,15 @@ def test_the_command_says_what_to_expect_and_how_good_that_was(shell: Shell) -> 
     assert set(first["errors"]) == {"forecast", "seasonal naive", "last value"}
 
 
+def test_ten_days_are_enough_to_look_a_week_ahead(shell: Shell) -> None:
+    """The command failed with an error of its own."""
+    write_recording(shell.folder / "month.ebb", days(10))
+    told = json.loads(shell.run("forecast", "month.ebb", "--horizon", "7d", "--json").out)
+    expected = np.array(told["series"][0]["p50"])
+    assert len(expected) == 7 * 96
+    assert (expected.min(), expected.max()) == (4.0, 12.0)
+
+
 @pytest.mark.parametrize("command", ["backtest", "forecast"])
 def test_every_command_that_uses_a_recording_says_its_gaps(shell: Shell, command: str) -> None:
     """They were said only to the person who recorded it."""

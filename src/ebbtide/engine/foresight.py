@@ -15,8 +15,8 @@ from math import ceil
 import numpy as np
 
 from ebbtide.core.forecast.ahead import LEAST_DAYS, Peak, Verdict, expected_peak, judge
-from ebbtide.core.forecast.combine import Floats
 from ebbtide.core.forecast.demand import demand_by_pool
+from ebbtide.core.forecast.members import Floats
 from ebbtide.core.words import a_while, count_of, time_of_day
 from ebbtide.engine.notes import DemandNotes, DemandSeries
 from ebbtide.engine.ports import Observers

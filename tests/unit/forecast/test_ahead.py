@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ebbtide.core.forecast.ahead import LEAST_DAYS, Verdict, expected_peak, judge
-from ebbtide.core.forecast.combine import Floats
 from ebbtide.core.forecast.demand import demand_by_pool
+from ebbtide.core.forecast.members import Floats
 from ebbtide.model.pod import PodPhase, Scheduling, Taint, TaintEffect, Toleration
 from ebbtide.model.settings import STEPS_A_DAY, ForecastSettings, PoolDemand
 from ebbtide.model.snapshot import ClusterView

@@ -8,25 +8,27 @@ import pytest
 
 from ebbtide.core.forecast.combine import (
     BUCKETS,
-    FADES,
-    GROWN,
     HIGH,
-    LAST_VALUE,
     LEARNED_STEPS,
     LEVELS,
     MEDIAN,
     PAST_ORIGINS,
-    PROFILES,
-    SEASONAL_NAIVE,
-    Floats,
     Past,
-    Profile,
     forecast,
     judged_origins,
     least_values,
     past_errors,
-    predictions,
     scale_of,
+)
+from ebbtide.core.forecast.members import (
+    FADES,
+    GROWN,
+    LAST_VALUE,
+    PROFILES,
+    SEASONAL_NAIVE,
+    Floats,
+    Profile,
+    predictions,
     smoothed,
 )
 
@@ -106,6 +108,21 @@ def test_members_that_err_in_opposite_directions_are_worth_more_together() -> No
     assert np.abs(past.combined()[1] - past.truth).mean() < 0.6
 
 
+def test_many_members_that_are_about_as_good_are_averaged() -> None:
+    """Twenty whose errors of a day are independent: the few that were best lately were only lucky."""
+    own = one = 0.0
+    for seed in range(12):
+        chance = np.random.default_rng(seed)
+        past = Past(np.full(DAYS * PER_DAY, 50.0), PER_DAY, PER_DAY)
+        days = np.unique(past.row)
+        past.made[:], past.now[:] = 500, 500
+        past.made[10:30] = 50 + chance.normal(0, 1, (20, len(days)))[:, past.row]
+        past.now[10:30] = 50 + chance.normal(0, 1, (20, 1))
+        own += np.abs(past.combined()[0] - 50).mean()
+        one += np.abs(past.now[10:30] - 50).mean()
+    assert own < 0.35 * one
+
+
 def test_where_nothing_can_be_learned_the_forecast_is_hardly_worse_than_the_last_value() -> None:
     own = last = 0.0
     for seed in range(2):
@@ -172,6 +189,60 @@ def test_quantiles_are_in_order_and_never_negative() -> None:
     assert len(high) == PER_DAY
 
 
+def test_a_rise_from_nothing_adds_no_more_than_there_ever_was() -> None:
+    """Thirteen days of nothing, then five pods: measured where none was expected, that error seemed large."""
+    found = forecast(np.repeat([0.0, 5.0], [13 * PER_DAY, PER_DAY]), PER_DAY, PER_DAY)
+    assert 4 < found[MEDIAN].max() <= 5.01
+    assert found[HIGH].max() <= 2 * 5.01
+
+
+def changed(start: int, end: int, to: float | Floats) -> Floats:
+    values = daily(days=14)
+    values[start:end] = to
+    return values
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(changed(700, 701, 1e6), id="one huge value"),
+        pytest.param(changed(1343, 1344, 1e6), id="one huge value at the end"),
+        pytest.param(changed(500, 700, 30.0), id="a gap in which the value before holds"),
+        pytest.param(changed(1248, 1344, 30.0), id="a gap at the end"),
+        pytest.param(changed(500, 700, 0.0), id="an outage"),
+        pytest.param(changed(1340, 1344, 0.0), id="an outage at the end"),
+        pytest.param(
+            changed(1248, 1344, 5 * daily(days=14)[-PER_DAY:]), id="five times as much on the last day"
+        ),
+        pytest.param(
+            changed(960, 1344, np.roll(daily(days=14)[960:], 4)), id="a clock that was put on an hour"
+        ),
+        pytest.param(np.repeat([0.0, 9.0], [4 * PER_DAY - 1, 1]), id="one value after nothing"),
+        pytest.param(daily(days=4), id="as short as can be"),
+        pytest.param(np.linspace(200.0, 0.0, 8 * PER_DAY) ** 2, id="less and less until nothing"),
+    ],
+)
+def test_whatever_happened_quantiles_are_in_order_and_never_negative(values: Floats) -> None:
+    found = forecast(values, PER_DAY, PER_DAY)
+    low, middle, high = (found[level] for level in LEVELS)
+    assert np.isfinite(high).all()
+    assert (low >= 0).all()
+    assert (low <= middle).all()
+    assert (middle <= high).all()
+
+
+def test_of_one_huge_value_days_ago_hardly_anything_is_expected_again() -> None:
+    usual = forecast(daily(days=14), PER_DAY, PER_DAY)
+    found = forecast(changed(11 * PER_DAY + 50, 11 * PER_DAY + 51, 1e4), PER_DAY, PER_DAY)
+    assert np.abs(found[MEDIAN] - usual[MEDIAN]).max() < 0.01 * 1e4
+
+
+def test_five_times_as_much_for_a_day_is_expected_to_continue() -> None:
+    usual = forecast(daily(days=14), PER_DAY, PER_DAY)[MEDIAN].mean()
+    found = forecast(changed(1248, 1344, 5 * daily(days=14)[-PER_DAY:]), PER_DAY, PER_DAY)
+    assert 2 * usual < found[MEDIAN].mean() < 6 * usual
+
+
 def test_what_never_changes_is_expected_to_stay() -> None:
     found = forecast(np.full(5 * PER_DAY, 7.0), PER_DAY, PER_DAY)
     assert np.allclose(found[MEDIAN], 7.0)
@@ -185,6 +256,21 @@ def test_nothing_at_all_is_expected_to_stay_nothing() -> None:
 @pytest.mark.parametrize("horizon", [1, 4, 2 * PER_DAY])
 def test_a_horizon_may_be_a_step_or_days(horizon: int) -> None:
     assert len(forecast(daily(), PER_DAY, horizon)[HIGH]) == horizon
+
+
+@pytest.mark.parametrize("days", [1, 2, 3, 5, 6, 7])
+def test_the_least_history_is_enough_for_each_horizon(days: int) -> None:
+    """For a week from ten days on, a median took in days before the first: all weights were not numbers."""
+    least = least_values(PER_DAY, days * PER_DAY)
+    found = forecast(daily()[:least], PER_DAY, days * PER_DAY)[HIGH]
+    assert (len(found), bool(np.isfinite(found).all())) == (days * PER_DAY, True)
+
+
+def test_a_median_of_days_that_are_not_all_known_is_the_day_before() -> None:
+    """Five days ahead, the same time two days before the origin counts as well, and only one day is known."""
+    values = daily(days=2)
+    made = predictions(values, np.array([PER_DAY + 4]), np.arange(7 * PER_DAY), PER_DAY)[:, 0]
+    assert np.isfinite(made).all()
 
 
 def test_a_past_that_is_too_short_cannot_be_judged() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ebbtide.core.forecast.combine import Floats, Ints, predictions
+from ebbtide.core.forecast.members import Floats, Ints, predictions
 from ebbtide.model.settings import STEPS_A_DAY
 
 POWER = 8.0

@@ -17,13 +17,13 @@ from ebbtide.core.forecast.combine import (
     MEDIAN,
     NINETY,
     Errors,
-    Floats,
     Quantiles,
     forecast,
     judged_origins,
     least_values,
     past_errors,
 )
+from ebbtide.core.forecast.members import Floats
 from ebbtide.core.words import a_while
 from ebbtide.errors import Usage
 
@@ -90,7 +90,8 @@ def forecast_json(found: list[Expected], begins: float, step_seconds: int) -> di
 
 
 def _cells(one: Expected, begins: float, step_seconds: int) -> tuple[str, ...]:
-    peak = int(one.quantiles[HIGH].argmax())
+    # Rounded: of steps that differ only by the last bit, the first is named.
+    peak = int(one.quantiles[HIGH].round(6).argmax())
     levels = (str(ceil(one.quantiles[level][peak] - 1e-9)) for level in (MEDIAN, NINETY, HIGH))
     errors = [_error(error.mase) for error in one.errors.values()] or ["-", "-", "-"]
     covered = f"{one.errors['forecast'].coverage:.1%}" if one.errors else "-"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ebbtide.core.forecast.combine import Floats
+from ebbtide.core.forecast.members import Floats
 from ebbtide.errors import Usage
 from ebbtide.simulator.recording.file import FILL, Recording, Series, requests_of
 from ebbtide.simulator.story.parse import story_of
