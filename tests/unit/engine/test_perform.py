@@ -171,6 +171,18 @@ def test_a_pod_that_is_ending_or_may_not_be_evicted_keeps_its_node_too(left: dic
     assert small.world.removed == 0
 
 
+def test_a_pod_that_was_lost_with_its_node_does_not_hide_another_that_still_runs() -> None:
+    small = Small(replicas=0)
+    node = small.nodes[0]
+    lost = make_pod("a-lost", node_name=node.name, terminating=True, ends_at=small.now - 600)
+    for pod in (lost, make_pod("b-late", node_name=node.name)):
+        small.world.inventory.put_pod(pod)
+    (known,) = (i for i in small.ports.cloud.list_instances() if i.provider_id == node.provider_id)
+    (outcome,) = do(small, Terminate(known.id, node.name, node.uid, "op", lost_before=small.now - 60))
+    assert (outcome.kind, small.world.removed) == (OutcomeKind.LATER, 0)
+    assert "default/b-late" in outcome.detail
+
+
 def test_an_empty_node_and_an_instance_without_one_are_terminated() -> None:
     small = Small(replicas=0)
     node = small.nodes[0]
