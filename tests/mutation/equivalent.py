@@ -591,4 +591,122 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "return now < self.since or self._ends - now <= self.ttl_seconds / 2",
         "renewed a moment before or after the half: nothing is promised to the moment",
     ),
+    Equivalent(
+        "engine.notes.DemandNotes._note",
+        "_raise(self._past.setdefault(self._step, {}), self._highest); noted = replace(cost_of(co"
+        "st_point(snapshot, settings)), demand={name: (one.pods, one.cpu_milli, one.memory_mib) f"
+        "or name, one in self._highest.items()}, demandSince=self._step * STEP_SECONDS)",
+        "noted = replace(cost_of(cost_point(snapshot, settings)), demand={name: (one.pods, one.cp"
+        "u_milli, one.memory_mib) for name, one in self._highest.items()}, demandSince=self._step"
+        " * STEP_SECONDS); _raise(self._past.setdefault(self._step, {}), self._highest)",
+        "both only compute; what is noted is appended after both",
+    ),
+    Equivalent(
+        "engine.notes.DemandNotes._read",
+        "if len(page) < PAGE or page[-1].at // STEP_SECONDS < oldest:",
+        "if len(page) < PAGE or page[-1].at // STEP_SECONDS <= oldest:",
+        "what was noted then is about the quarter before, which is not kept",
+    ),
+    Equivalent(
+        "engine.notes.DemandNotes._read",
+        "if len(page) < PAGE or page[-1].at // STEP_SECONDS < oldest:",
+        "if len(page) < PAGE or page[-2].at // STEP_SECONDS < oldest:",
+        "at most one page more is read, and what is too old is dropped after it",
+    ),
+    Equivalent(
+        "engine.notices.answer_notices",
+        "ports.notifier.notify(alarm); sentences.append(alarm.says)",
+        "sentences.append(alarm.says); ports.notifier.notify(alarm)",
+        "the sentence is only kept for the end of the tick",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.waking_ahead.WakingAhead._stretches",
+        "before = page[-1].id",
+        "before = page[-2].id",
+        "one stretch is read twice, and the time between stretches stays the same",
+    ),
+    Equivalent(
+        "engine.notices._receive",
+        "ports.notifier.notify(alarm); sentences.append(alarm.says)",
+        "sentences.append(alarm.says); ports.notifier.notify(alarm)",
+        "the sentence is only kept for the end of the tick",
+    ),
+    Equivalent(
+        "engine.notices._counted",
+        "return False",
+        "return True",
+        "what is no longer in the record is not found by the run either",
+    ),
+    Equivalent(
+        "engine.notices._counted",
+        "run.ports.notifier.notify(alarm); run.ports.observer.closed(current, False)",
+        "run.ports.observer.closed(current, False); run.ports.notifier.notify(alarm)",
+        "neither looks at what the other does",
+    ),
+    Equivalent(
+        "engine.notices._count_clean",
+        "if current is not None and current.unclean_runs:",
+        "if current is not None:",
+        "a run that came to its end was counted before",
+    ),
+    Equivalent(
+        "engine.outages.unread_in",
+        "if fresh.problems and (not fresh.cluster.nodes):",
+        "if not fresh.cluster.nodes:",
+        "a cluster without nodes is always a problem of the snapshot",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes.__init__",
+        "self._known = Snapshot(0)",
+        "self._known = Snapshot(1)",
+        "nobody asks when what is known was seen",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes.looked",
+        "if not 0 <= snapshot.at - self._looked_at <= self._longest_gap:",
+        "if not 0 < snapshot.at - self._looked_at <= self._longest_gap:",
+        "the log is read once more, and says the same",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes.looked",
+        "if not 0 <= snapshot.at - self._looked_at <= self._longest_gap:",
+        "if not 0 <= snapshot.at - self._looked_at < self._longest_gap:",
+        "the log is read once more, and says the same",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes.looked",
+        "if not 0 <= snapshot.at - self._looked_at <= self._longest_gap:",
+        "if not 1 <= snapshot.at - self._looked_at <= self._longest_gap:",
+        "the log is read once more, and says the same",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes._changes",
+        "continue",
+        "break",
+        "metrics are the last of the sources",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes._open_in_log",
+        "if fact is None or fact.alarm not in OUTAGES or (not fact.source) or (fact.source in told):",
+        "if fact is None or not fact.source or fact.source in told:",
+        "no other alarm names a source",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes._open_in_log",
+        "if fact is None or fact.alarm not in OUTAGES or (not fact.source) or (fact.source in told):",
+        "if fact is None or fact.alarm not in OUTAGES or fact.source in told:",
+        "each of these alarms names its source",
+    ),
+    Equivalent(
+        "engine.ports.nothing_urgent",
+        "return 0",
+        "return 1",
+        "it is only asked whether it has changed",
+    ),
+    Equivalent(
+        "engine.ports.never",
+        "return 0.0",
+        "return 1.0",
+        "the first second of 1970 is before every look",
+    ),
 )

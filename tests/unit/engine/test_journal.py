@@ -79,8 +79,9 @@ def test_a_decision_that_was_logged_without_its_inputs_can_be_read_and_not_compu
     assert decision is not None
     entry = decision_entry(decision, None)
     assert read_decision(entry) == decision
-    with pytest.raises(Usage):
+    with pytest.raises(Usage) as refused:
         read_inputs(entry)
+    assert not isinstance(refused.value, StoreUnusable)
 
 
 @pytest.mark.parametrize("work", [make_scale_up(make_slot()), make_scale_down(make_removal())])

@@ -178,3 +178,21 @@ def test_an_alarm_about_a_notice_is_said_by_the_tick_and_has_its_time_and_an_id(
     (entry,) = blind.notifier.entries
     assert says == [entry.says]
     assert (entry.at, entry.id) == (blind.now, "id-000001")
+
+
+def test_each_of_several_observers_is_told_every_step_although_another_fails() -> None:
+    class Failing(Observers):
+        def advanced(self, before: Work, after: Work) -> None:
+            raise ZeroDivisionError("a bug")
+
+    small = Small()
+    witness = Witness(small)
+    together = replace(small.ports, observer=Observers(Failing(), witness))
+    for _ in range(60):
+        small.tick(together)
+        if witness.ends:
+            break
+        small.wait(10)
+    assert witness.steps[-1][1] == witness.ends[0][0]
+    for (_, reached), (begun, _) in pairwise(witness.steps):
+        assert begun == reached

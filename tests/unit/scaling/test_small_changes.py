@@ -165,12 +165,13 @@ def asleep_by_schedule() -> PolicyHarness:
 
 @pytest.mark.parametrize(("after", "phase"), [(-1, Phase.ZERO), (0, Phase.WAKING), (30, Phase.WAKING)])
 def test_activity_wakes_what_a_schedule_put_to_sleep_unless_it_was_before(after: int, phase: Phase) -> None:
-    """The gate and a caller of the API may report it late: rounds have looked since."""
+    """A gate or a caller of the API may report it late: it was looked at since."""
     harness = asleep_by_schedule()
     harness.memory_workloads.slow = True
     slept = harness.state.scaled_to_zero_at
     assert slept is not None
-    harness.rounds(600)
+    harness.clock.sleep(600)
+    harness.put(checked_at=harness.now)
     harness.scaling.report_activity(harness.policies[0].id, at=slept + after)
     assert harness.phase() is phase
 

@@ -1,5 +1,5 @@
-"""Writes and calls that keep meeting those of others: what is tried again, what is given up, and what must not
-be noted for something else."""
+"""Writes and calls that keep meeting those of others: what is tried again, what is given up, and what must
+not be noted for something else."""
 
 from __future__ import annotations
 
