@@ -709,4 +709,52 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "return 1.0",
         "the first second of 1970 is before every look",
     ),
+    Equivalent(
+        "engine.record_machine.RecordMachine.write",
+        "return after",
+        "return None",
+        "what is closed has no effects, and does not go on either way",
+    ),
+    Equivalent(
+        "engine.record_machine.RecordMachine.absorb",
+        "run.ports.observer.performed(outcomes); after = machine.absorb(state, outcomes, run.situation)",
+        "after = machine.absorb(state, outcomes, run.situation); run.ports.observer.performed(outcomes)",
+        "an observer looks at the outcomes alone, and the machine is pure",
+    ),
+    Equivalent(
+        "engine.record_machine.RecordMachine.absorb",
+        "refuse_if_broken(machine.check_invariants(state, after))",
+        "pass",
+        "none of its outcomes breaks an invariant: it guards against a bug of the machine",
+    ),
+    Equivalent(
+        "engine.record_machine._count_run",
+        "run.ports.notifier.notify(alarm); run.sentences.append(alarm.says)",
+        "run.sentences.append(alarm.says); run.ports.notifier.notify(alarm)",
+        "the sentence is only kept for the end of the tick",
+    ),
+    Equivalent(
+        "engine.record_machine._put_aside",
+        "return replace(record, launching=None, launching_aside=aside, unclean_runs=0)",
+        "return replace(record, launching=None, launching_aside=aside)",
+        "the next operation of the lane begins with a count of its own",
+    ),
+    Equivalent(
+        "engine.record_machine._put_aside",
+        "return replace(record, launching=None, launching_aside=aside, unclean_runs=0)",
+        "return replace(record, launching=None, launching_aside=aside, unclean_runs=1)",
+        "the next operation of the lane begins with a count of its own",
+    ),
+    Equivalent(
+        "engine.record_machine._put_aside",
+        "return replace(record, removing=None, removing_aside=kept, unclean_removal_runs=0)",
+        "return replace(record, removing=None, removing_aside=kept)",
+        "the next operation of the lane begins with a count of its own",
+    ),
+    Equivalent(
+        "engine.record_machine._put_aside",
+        "return replace(record, removing=None, removing_aside=kept, unclean_removal_runs=0)",
+        "return replace(record, removing=None, removing_aside=kept, unclean_removal_runs=1)",
+        "the next operation of the lane begins with a count of its own",
+    ),
 )

@@ -11,11 +11,13 @@ import pytest
 from ebbtide import narrate
 from ebbtide.engine.ports import Observers, Ports
 from ebbtide.engine.record_machine import clean
-from ebbtide.model.effect import Outcome, OutcomeKind
+from ebbtide.model.effect import Launch, Outcome, OutcomeKind
 from ebbtide.model.events import Alarm, AlarmKind, EffectDone, SpotEvent, Transition
 from ebbtide.model.operation import Operation, ScaleUp, Spot
 from ebbtide.model.record import Record
+from ebbtide.model.snapshot import Instance
 from ebbtide.narrate import facts_in
+from ebbtide.simulator.world.ports import SimCloud
 from tests.builders import make_record, make_removal, make_scale_down, make_scale_up, make_slot, make_spot
 from tests.unit.engine.builders import Small, quick_settings
 from tests.unit.engine.test_loop import BrokenInbox
@@ -95,6 +97,25 @@ def test_what_was_put_off_is_not_logged_as_done() -> None:
     told = [outcome.kind for outcome in witness.outcomes if outcome.kind is not OutcomeKind.SKIPPED]
     assert sorted(logged) == sorted(told)
     assert OutcomeKind.SKIPPED not in logged
+
+
+class SlowCloud(SimCloud):
+    """Each launch takes all of a tick."""
+
+    def launch(self, effect: Launch) -> Instance:
+        self._clock.sleep(60)
+        return super().launch(effect)
+
+
+def test_a_launch_that_there_was_no_time_for_is_told_and_not_logged_as_done() -> None:
+    small = Small(settings=quick_settings(), replicas=200)
+    witness = Witness(small)
+    slow = replace(witness.ports, cloud=SlowCloud(small.world, small.clock))
+    small.tick(slow)
+    kinds = [outcome.kind for outcome in witness.outcomes]
+    assert {OutcomeKind.DONE, OutcomeKind.SKIPPED} <= set(kinds)
+    logged = facts_in(small.store.read_log(limit=1000), EffectDone)
+    assert len(logged) == len(kinds) - kinds.count(OutcomeKind.SKIPPED)
 
 
 def test_a_write_with_nothing_to_say_keeps_what_was_said_last() -> None:
