@@ -757,4 +757,28 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "return replace(record, removing=None, removing_aside=kept, unclean_removal_runs=1)",
         "the next operation of the lane begins with a count of its own",
     ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Reporting.tell",
+        "if port is None or not seen.declarations:",
+        "if port is None and (not seen.declarations):",
+        "where no object was read there is nothing to tell",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Reporting.tell",
+        "if port is None or not seen.declarations:",
+        "if not seen.declarations:",
+        "where no object was read there is nothing to tell",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Reporting.tell",
+        "if port is None or not seen.declarations:",
+        "if port is None:",
+        "where no object was read there is nothing to tell",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Reporting._news",
+        "if report is not None and (asks is not None or report != one.told):",
+        "if report is not None:",
+        "it is compared once more before the object is told: this only saves time",
+    ),
 )
