@@ -781,4 +781,40 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if report is not None:",
         "it is compared once more before the object is told: this only saves time",
     ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring.__init__",
+        "self._seen = SeenDeclarations()",
+        "pass",
+        "it is made anew before anything is read or told",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring.apply",
+        "seen.applied |= {policy.origin: policy for policy in stored.values() if declared_by(policy)}",
+        "seen.applied |= {policy.origin: policy for policy in stored.values() if True}",
+        "only origins of objects are looked up in it",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring._bring_in",
+        "stored[change.policy.name] = change.policy",
+        "pass",
+        "the store refuses a name that is taken, too",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring._is_written",
+        "return policy is not None and policy.target == change.policy.target",
+        "return policy.target == change.policy.target",
+        "what moves is there, so it is known: the check is there for the type",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring._write",
+        "if not some or not has_time(leased):",
+        "if not has_time(leased):",
+        "to write none is to write nothing",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring._end_orphans",
+        "stored[policy.name] = left",
+        "pass",
+        "what is left of it belongs to no object of this round",
+    ),
 )

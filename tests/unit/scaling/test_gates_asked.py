@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ebbtide.errors import Retryable
 from ebbtide.model.idle import Phase, WakeReason
-from ebbtide.model.policy import Service, ServiceRef, Takeover
+from ebbtide.model.policy import GatePort, Service, ServiceRef, Takeover
 from tests.memory_services import MemoryServices, gate_of, make_service, service_ref, services_over
 from tests.policy_harness import PolicyHarness, make_policy, make_ref, make_workload
 from tests.unit.scaling.test_takeover import GatedHarness
@@ -138,3 +138,20 @@ def test_a_service_that_cannot_be_read_hides_no_other_from_the_gates() -> None:
     harness, services = harness_of("web", "api")
     services.broken = service_ref("web")
     assert [entry.service for entry in harness.scaling.gate_entries()] == [service_ref("api")] * 2
+
+
+def test_a_takeover_that_meets_another_writer_once_is_made_in_the_same_round() -> None:
+    harness, services = harness_of("web")
+    take = services.take_over
+    met: list[Takeover] = []
+
+    def disturbed(seen: Service, ports: Sequence[GatePort], gates: Sequence[str]) -> Takeover:
+        if not met:
+            met.append(take(services.read(seen.ref), (), gates))
+        return take(seen, ports, gates)
+
+    services.take_over = disturbed  # type: ignore[method-assign]
+    harness.sleep()
+    assert met
+    assert [each.name for each in services.taken[service_ref("web")].ports] == ["http", "grpc"]
+    assert services.nowhere == []
