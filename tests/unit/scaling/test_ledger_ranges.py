@@ -64,6 +64,13 @@ def test_a_summary_names_only_policies_with_a_day_in_its_range() -> None:
     assert (empty.policies, empty.total.days) == ((), ())
 
 
+def test_a_phase_in_progress_does_not_bring_its_policy_into_a_range_that_is_over() -> None:
+    harness = two()
+    harness.rounds(7200)
+    assert len(harness.scaling.summary(DATE, LATER).policies) == 2
+    assert harness.scaling.summary("2023-10-01", "2023-10-31").policies == ()
+
+
 @pytest.mark.parametrize("number", [PAGE - 1, PAGE, PAGE + 1])
 def test_a_ledger_is_rebuilt_from_every_entry_of_its_log_and_each_counts_once(number: int) -> None:
     harness = PolicyHarness()
