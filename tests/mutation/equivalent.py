@@ -847,4 +847,16 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if policy is None and (not self._ports.policies.list_days(policy_id)):",
         "the rows of a range are among all days: this only saves a question",
     ),
+    Equivalent(
+        "engine.scale_to_zero.ledger.Ledger._open",
+        "if policy is None or state is None or (not self._context.defaults.cost_tracking):",
+        "if state is None or not self._context.defaults.cost_tracking:",
+        "without a policy its state was not asked for either",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.look.Looking.look",
+        "queries = sorted({query for query in chain(of_signals, of_rules) if query})",
+        "queries = sorted({query for query in chain(of_rules, of_signals) if query})",
+        "they are sorted",
+    ),
 )
