@@ -859,4 +859,43 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "queries = sorted({query for query in chain(of_rules, of_signals) if query})",
         "they are sorted",
     ),
+    Equivalent(
+        "engine.scale_to_zero.look.Looking.read_workloads",
+        "if threads <= 1:",
+        "if threads < 1:",
+        "one after the other, in a thread of their own",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.look.Looking.look_at",
+        "return ActivityLook(scene.readings, tuple(there), tuple(missing), problem, self._rate(po"
+        "licy, state, there, scene), scene.held, scene.gap_seconds, self._gate(policy, state, sce"
+        "ne) if there else NO_WHY, ready_nodes(view, pool) if pool and view is not None else None"
+        ")",
+        "return ActivityLook(scene.readings, tuple(there), tuple(missing), problem, self._rate(po"
+        "licy, state, there, scene), scene.held, scene.gap_seconds, self._gate(policy, state, sce"
+        "ne) if there else NO_WHY, ready_nodes(view, pool) if view is not None else None)",
+        "nodes are asked for only where the target is a pool",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policies.Policies._state",
+        "return self.store.find_state(policy_id) or IdleState(policy_id)",
+        "return self.store.find_state(policy_id)",
+        "each policy has a state from its first write",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policies.Policies._retarget",
+        "fresh = replace(state, idle_since=idle_since, remembered=(), timers=())",
+        "fresh = replace(state, idle_since=idle_since, timers=())",
+        "where something is remembered the change is refused",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policies._change",
+        "kept = replace(policy, id=known.id, version=known.version, created_at=known.created_at, "
+        "updated_at=known.updated_at, origin=known.origin if origin is None else origin, schedule"
+        "s=stamped(policy.schedules, known.schedules, 0))",
+        "kept = replace(policy, id=known.id, version=known.version, created_at=known.created_at, "
+        "updated_at=known.updated_at, origin=known.origin if origin is None else origin, schedule"
+        "s=stamped(policy.schedules, known.schedules, 1))",
+        "a new schedule is stamped when it is written",
+    ),
 )

@@ -101,6 +101,13 @@ def test_without_a_gate_nothing_goes_to_sleep_behind_it() -> None:
     assert harness.memory_services.taken
 
 
+def test_without_a_gate_a_policy_with_an_idle_time_of_its_own_stays_up_too() -> None:
+    harness = gated_harness(idle_threshold_seconds=300)
+    harness.memory_services.standing = ()
+    harness.rounds(1500)
+    assert (harness.phase(), harness.state.left_alone_cause) == (Phase.IDLE, PolicyCause.NO_GATE)
+
+
 def test_a_service_that_is_not_there_keeps_its_policy_up() -> None:
     harness = gated_harness()
     harness.memory_services.services.clear()

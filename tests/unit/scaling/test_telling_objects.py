@@ -182,6 +182,19 @@ def test_no_more_policies_are_written_together_than_one_renewal_of_the_lease_cov
     assert watching.together == [AT_ONCE, 20]
 
 
+def test_changes_that_move_no_target_are_written_together() -> None:
+    stand = Stand()
+    for seconds in (60, 120):
+        for number, name in enumerate(("web", "api")):
+            changed = {"grace_seconds": seconds}
+            stand.objects.put(make_object(name, name, number=101 + number, policy=changed))
+        watching = Watching(stand.harness.rows)
+        stand.scaling = stand.runner(policies=cast(PolicyStore, watching))
+        stand.round()
+        assert watching.together == [2]
+        assert {policy.grace_seconds for policy in stand.all} == {seconds}
+
+
 def test_an_object_that_is_refused_by_the_store_keeps_no_other_from_being_told() -> None:
     stand = Stand()
     for number, name in enumerate(("web", "api")):
