@@ -591,4 +591,311 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "return now < self.since or self._ends - now <= self.ttl_seconds / 2",
         "renewed a moment before or after the half: nothing is promised to the moment",
     ),
+    Equivalent(
+        "engine.notes.DemandNotes._note",
+        "_raise(self._past.setdefault(self._step, {}), self._highest); noted = replace(cost_of(co"
+        "st_point(snapshot, settings)), demand={name: (one.pods, one.cpu_milli, one.memory_mib) f"
+        "or name, one in self._highest.items()}, demandSince=self._step * STEP_SECONDS)",
+        "noted = replace(cost_of(cost_point(snapshot, settings)), demand={name: (one.pods, one.cp"
+        "u_milli, one.memory_mib) for name, one in self._highest.items()}, demandSince=self._step"
+        " * STEP_SECONDS); _raise(self._past.setdefault(self._step, {}), self._highest)",
+        "both only compute; what is noted is appended after both",
+    ),
+    Equivalent(
+        "engine.notes.DemandNotes._read",
+        "if len(page) < PAGE or page[-1].at // STEP_SECONDS < oldest:",
+        "if len(page) < PAGE or page[-1].at // STEP_SECONDS <= oldest:",
+        "what was noted then is about the quarter before, which is not kept",
+    ),
+    Equivalent(
+        "engine.notes.DemandNotes._read",
+        "if len(page) < PAGE or page[-1].at // STEP_SECONDS < oldest:",
+        "if len(page) < PAGE or page[-2].at // STEP_SECONDS < oldest:",
+        "at most one page more is read, and what is too old is dropped after it",
+    ),
+    Equivalent(
+        "engine.notices.answer_notices",
+        "ports.notifier.notify(alarm); sentences.append(alarm.says)",
+        "sentences.append(alarm.says); ports.notifier.notify(alarm)",
+        "the sentence is only kept for the end of the tick",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.waking_ahead.WakingAhead._stretches",
+        "before = page[-1].id",
+        "before = page[-2].id",
+        "one stretch is read twice, and the time between stretches stays the same",
+    ),
+    Equivalent(
+        "engine.notices._receive",
+        "ports.notifier.notify(alarm); sentences.append(alarm.says)",
+        "sentences.append(alarm.says); ports.notifier.notify(alarm)",
+        "the sentence is only kept for the end of the tick",
+    ),
+    Equivalent(
+        "engine.notices._counted",
+        "return False",
+        "return True",
+        "what is no longer in the record is not found by the run either",
+    ),
+    Equivalent(
+        "engine.notices._counted",
+        "run.ports.notifier.notify(alarm); run.ports.observer.closed(current, False)",
+        "run.ports.observer.closed(current, False); run.ports.notifier.notify(alarm)",
+        "neither looks at what the other does",
+    ),
+    Equivalent(
+        "engine.notices._count_clean",
+        "if current is not None and current.unclean_runs:",
+        "if current is not None:",
+        "a run that came to its end was counted before",
+    ),
+    Equivalent(
+        "engine.outages.unread_in",
+        "if fresh.problems and (not fresh.cluster.nodes):",
+        "if not fresh.cluster.nodes:",
+        "a cluster without nodes is always a problem of the snapshot",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes.__init__",
+        "self._known = Snapshot(0)",
+        "self._known = Snapshot(1)",
+        "nobody asks when what is known was seen",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes.looked",
+        "if not 0 <= snapshot.at - self._looked_at <= self._longest_gap:",
+        "if not 0 < snapshot.at - self._looked_at <= self._longest_gap:",
+        "the log is read once more, and says the same",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes.looked",
+        "if not 0 <= snapshot.at - self._looked_at <= self._longest_gap:",
+        "if not 0 <= snapshot.at - self._looked_at < self._longest_gap:",
+        "the log is read once more, and says the same",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes.looked",
+        "if not 0 <= snapshot.at - self._looked_at <= self._longest_gap:",
+        "if not 1 <= snapshot.at - self._looked_at <= self._longest_gap:",
+        "the log is read once more, and says the same",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes._changes",
+        "continue",
+        "break",
+        "metrics are the last of the sources",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes._open_in_log",
+        "if fact is None or fact.alarm not in OUTAGES or (not fact.source) or (fact.source in told):",
+        "if fact is None or not fact.source or fact.source in told:",
+        "no other alarm names a source",
+    ),
+    Equivalent(
+        "engine.outages.OutageNotes._open_in_log",
+        "if fact is None or fact.alarm not in OUTAGES or (not fact.source) or (fact.source in told):",
+        "if fact is None or fact.alarm not in OUTAGES or fact.source in told:",
+        "each of these alarms names its source",
+    ),
+    Equivalent(
+        "engine.ports.nothing_urgent",
+        "return 0",
+        "return 1",
+        "it is only asked whether it has changed",
+    ),
+    Equivalent(
+        "engine.ports.never",
+        "return 0.0",
+        "return 1.0",
+        "the first second of 1970 is before every look",
+    ),
+    Equivalent(
+        "engine.record_machine.RecordMachine.write",
+        "return after",
+        "return None",
+        "what is closed has no effects, and does not go on either way",
+    ),
+    Equivalent(
+        "engine.record_machine.RecordMachine.absorb",
+        "run.ports.observer.performed(outcomes); after = machine.absorb(state, outcomes, run.situation)",
+        "after = machine.absorb(state, outcomes, run.situation); run.ports.observer.performed(outcomes)",
+        "an observer looks at the outcomes alone, and the machine is pure",
+    ),
+    Equivalent(
+        "engine.record_machine.RecordMachine.absorb",
+        "refuse_if_broken(machine.check_invariants(state, after))",
+        "pass",
+        "none of its outcomes breaks an invariant: it guards against a bug of the machine",
+    ),
+    Equivalent(
+        "engine.record_machine._count_run",
+        "run.ports.notifier.notify(alarm); run.sentences.append(alarm.says)",
+        "run.sentences.append(alarm.says); run.ports.notifier.notify(alarm)",
+        "the sentence is only kept for the end of the tick",
+    ),
+    Equivalent(
+        "engine.record_machine._put_aside",
+        "return replace(record, launching=None, launching_aside=aside, unclean_runs=0)",
+        "return replace(record, launching=None, launching_aside=aside)",
+        "the next operation of the lane begins with a count of its own",
+    ),
+    Equivalent(
+        "engine.record_machine._put_aside",
+        "return replace(record, launching=None, launching_aside=aside, unclean_runs=0)",
+        "return replace(record, launching=None, launching_aside=aside, unclean_runs=1)",
+        "the next operation of the lane begins with a count of its own",
+    ),
+    Equivalent(
+        "engine.record_machine._put_aside",
+        "return replace(record, removing=None, removing_aside=kept, unclean_removal_runs=0)",
+        "return replace(record, removing=None, removing_aside=kept)",
+        "the next operation of the lane begins with a count of its own",
+    ),
+    Equivalent(
+        "engine.record_machine._put_aside",
+        "return replace(record, removing=None, removing_aside=kept, unclean_removal_runs=0)",
+        "return replace(record, removing=None, removing_aside=kept, unclean_removal_runs=1)",
+        "the next operation of the lane begins with a count of its own",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Reporting.tell",
+        "if port is None or not seen.declarations:",
+        "if port is None and (not seen.declarations):",
+        "where no object was read there is nothing to tell",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Reporting.tell",
+        "if port is None or not seen.declarations:",
+        "if not seen.declarations:",
+        "where no object was read there is nothing to tell",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Reporting.tell",
+        "if port is None or not seen.declarations:",
+        "if port is None:",
+        "where no object was read there is nothing to tell",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Reporting._news",
+        "if report is not None and (asks is not None or report != one.told):",
+        "if report is not None:",
+        "it is compared once more before the object is told: this only saves time",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring.__init__",
+        "self._seen = SeenDeclarations()",
+        "pass",
+        "it is made anew before anything is read or told",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring.apply",
+        "seen.applied |= {policy.origin: policy for policy in stored.values() if declared_by(policy)}",
+        "seen.applied |= {policy.origin: policy for policy in stored.values() if True}",
+        "only origins of objects are looked up in it",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring._bring_in",
+        "stored[change.policy.name] = change.policy",
+        "pass",
+        "the store refuses a name that is taken, too",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring._is_written",
+        "return policy is not None and policy.target == change.policy.target",
+        "return policy.target == change.policy.target",
+        "what moves is there, so it is known: the check is there for the type",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring._write",
+        "if not some or not has_time(leased):",
+        "if not has_time(leased):",
+        "to write none is to write nothing",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring._end_orphans",
+        "stored[policy.name] = left",
+        "pass",
+        "what is left of it belongs to no object of this round",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.gating.Gating.why_not",
+        "return NO_WHY",
+        "return None",
+        "it is only asked whether it says anything",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.gating.Gating._claim",
+        "if known is not None and now - known[1] < ASKED_SECONDS:",
+        "if known is not None and now - known[1] <= ASKED_SECONDS:",
+        "a claim that is kept for weeks is asked for again a second later",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.gating.Gating._claim",
+        "start = first_choice(ref, port_name, len(ports)) if ports else 0",
+        "start = first_choice(ref, port_name, len(ports)) if ports else 1",
+        "without ports there is nothing to begin with",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.gating.Gating._claim",
+        "port = ports[(start + place) % len(ports)]",
+        "port = ports[(start - place) % len(ports)]",
+        "every process tries the ports in the same order, whichever it is",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.ledger.Ledger.savings",
+        "if policy is None and (not rows) and (not self._ports.policies.list_days(policy_id)):",
+        "if policy is None and (not self._ports.policies.list_days(policy_id)):",
+        "the rows of a range are among all days: this only saves a question",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.ledger.Ledger._open",
+        "if policy is None or state is None or (not self._context.defaults.cost_tracking):",
+        "if state is None or not self._context.defaults.cost_tracking:",
+        "without a policy its state was not asked for either",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.look.Looking.look",
+        "queries = sorted({query for query in chain(of_signals, of_rules) if query})",
+        "queries = sorted({query for query in chain(of_rules, of_signals) if query})",
+        "they are sorted",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.look.Looking.read_workloads",
+        "if threads <= 1:",
+        "if threads < 1:",
+        "one after the other, in a thread of their own",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.look.Looking.look_at",
+        "return ActivityLook(scene.readings, tuple(there), tuple(missing), problem, self._rate(po"
+        "licy, state, there, scene), scene.held, scene.gap_seconds, self._gate(policy, state, sce"
+        "ne) if there else NO_WHY, ready_nodes(view, pool) if pool and view is not None else None"
+        ")",
+        "return ActivityLook(scene.readings, tuple(there), tuple(missing), problem, self._rate(po"
+        "licy, state, there, scene), scene.held, scene.gap_seconds, self._gate(policy, state, sce"
+        "ne) if there else NO_WHY, ready_nodes(view, pool) if view is not None else None)",
+        "nodes are asked for only where the target is a pool",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policies.Policies._state",
+        "return self.store.find_state(policy_id) or IdleState(policy_id)",
+        "return self.store.find_state(policy_id)",
+        "each policy has a state from its first write",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policies.Policies._retarget",
+        "fresh = replace(state, idle_since=idle_since, remembered=(), timers=())",
+        "fresh = replace(state, idle_since=idle_since, timers=())",
+        "where something is remembered the change is refused",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policies._change",
+        "kept = replace(policy, id=known.id, version=known.version, created_at=known.created_at, "
+        "updated_at=known.updated_at, origin=known.origin if origin is None else origin, schedule"
+        "s=stamped(policy.schedules, known.schedules, 0))",
+        "kept = replace(policy, id=known.id, version=known.version, created_at=known.created_at, "
+        "updated_at=known.updated_at, origin=known.origin if origin is None else origin, schedule"
+        "s=stamped(policy.schedules, known.schedules, 1))",
+        "a new schedule is stamped when it is written",
+    ),
 )

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from ebbtide.adapters.stores.memory import MemoryDatabase, MemoryStore
-from ebbtide.engine.notes import KEPT_STEPS, LATE_STEPS, SUBJECT, CostNotes, DemandNotes, read_points
+from ebbtide.engine.notes import (
+    KEPT_STEPS,
+    LATE_STEPS,
+    PAGE,
+    SUBJECT,
+    CostNotes,
+    DemandNotes,
+    DemandSeries,
+    read_points,
+)
 from ebbtide.model.events import CostNoted
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
@@ -63,7 +72,8 @@ def test_a_series_begins_with_the_first_note_of_its_pool_and_ends_before_the_ste
     append(store, {BASE - 3: 4, BASE - 2: 5, BASE - 1: 6})
     notes = read(store)
     assert notes.series(POOL, BASE).pods == (4, 5, 6)
-    assert notes.series(POOL, BASE - 1).pods == (4, 5)
+    assert notes.series(POOL, BASE - 1) == DemandSeries((4, 5), 1.0)
+    assert notes.series(POOL, BASE - 3) == DemandSeries((), 0.0)
     unknown = notes.series("never seen", BASE)
     assert (unknown.pods, unknown.known) == ((), 0.0)
 
@@ -75,6 +85,12 @@ def test_four_weeks_are_remembered_and_no_more() -> None:
     assert (len(series.pods), series.pods[0], series.pods[-1]) == (KEPT_STEPS, 3, 5)
     assert notes.series(POOL, BASE + 1).pods == (5, 5)
     assert notes.series(POOL, BASE - 1).pods[0] == 3, "it does not keep what it will not need again"
+
+
+def test_of_a_long_log_only_four_weeks_are_read() -> None:
+    store = store_with(dict.fromkeys(range(BASE - 2 * KEPT_STEPS, BASE), 1))
+    read(store)
+    assert store.reads == KEPT_STEPS // PAGE + 1
 
 
 def test_a_missing_quarter_is_as_a_day_before_once_a_whole_day_is_known() -> None:

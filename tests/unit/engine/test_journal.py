@@ -73,6 +73,17 @@ def test_inputs_survive_even_when_what_is_derived_from_them_was_computed() -> No
     assert (entry.id, entry.kind, entry.subject) == ("d", LogKind.DECISION, "d")
 
 
+def test_a_decision_that_was_logged_without_its_inputs_can_be_read_and_not_computed_again() -> None:
+    """As a simulation writes it; nothing in the log is broken."""
+    decision = Small().tick().decision
+    assert decision is not None
+    entry = decision_entry(decision, None)
+    assert read_decision(entry) == decision
+    with pytest.raises(Usage) as refused:
+        read_inputs(entry)
+    assert not isinstance(refused.value, StoreUnusable)
+
+
 @pytest.mark.parametrize("work", [make_scale_up(make_slot()), make_scale_down(make_removal())])
 def test_inputs_survive_with_an_operation_of_either_kind_in_the_record(work: ScaleUp | ScaleDown) -> None:
     run = Small().leased_run()

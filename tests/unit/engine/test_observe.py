@@ -59,8 +59,10 @@ def test_a_cluster_without_any_node_is_not_believed() -> None:
     assert set(unread_in(seen, observe(small.ports, small.settings))) == {Origin.CLUSTER}
 
 
-def test_a_fresh_reading_is_taken_as_it_is() -> None:
-    reading = Reading(0.4, NOW - 180)
+@pytest.mark.parametrize("value", [0.0, 0.4])
+def test_a_fresh_reading_is_taken_as_it_is(value: float) -> None:
+    """A cluster that does nothing at all is known to do nothing."""
+    reading = Reading(value, NOW - 180)
     assert fresh(reading, make_settings(), NOW) == reading
 
 

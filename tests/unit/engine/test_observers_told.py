@@ -11,11 +11,13 @@ import pytest
 from ebbtide import narrate
 from ebbtide.engine.ports import Observers, Ports
 from ebbtide.engine.record_machine import clean
-from ebbtide.model.effect import Outcome, OutcomeKind
+from ebbtide.model.effect import Launch, Outcome, OutcomeKind
 from ebbtide.model.events import Alarm, AlarmKind, EffectDone, SpotEvent, Transition
 from ebbtide.model.operation import Operation, ScaleUp, Spot
 from ebbtide.model.record import Record
+from ebbtide.model.snapshot import Instance
 from ebbtide.narrate import facts_in
+from ebbtide.simulator.world.ports import SimCloud
 from tests.builders import make_record, make_removal, make_scale_down, make_scale_up, make_slot, make_spot
 from tests.unit.engine.builders import Small, quick_settings
 from tests.unit.engine.test_loop import BrokenInbox
@@ -95,6 +97,25 @@ def test_what_was_put_off_is_not_logged_as_done() -> None:
     told = [outcome.kind for outcome in witness.outcomes if outcome.kind is not OutcomeKind.SKIPPED]
     assert sorted(logged) == sorted(told)
     assert OutcomeKind.SKIPPED not in logged
+
+
+class SlowCloud(SimCloud):
+    """Each launch takes all of a tick."""
+
+    def launch(self, effect: Launch) -> Instance:
+        self._clock.sleep(60)
+        return super().launch(effect)
+
+
+def test_a_launch_that_there_was_no_time_for_is_told_and_not_logged_as_done() -> None:
+    small = Small(settings=quick_settings(), replicas=200)
+    witness = Witness(small)
+    slow = replace(witness.ports, cloud=SlowCloud(small.world, small.clock))
+    small.tick(slow)
+    kinds = [outcome.kind for outcome in witness.outcomes]
+    assert {OutcomeKind.DONE, OutcomeKind.SKIPPED} <= set(kinds)
+    logged = facts_in(small.store.read_log(limit=1000), EffectDone)
+    assert len(logged) == len(kinds) - kinds.count(OutcomeKind.SKIPPED)
 
 
 def test_a_write_with_nothing_to_say_keeps_what_was_said_last() -> None:
@@ -178,3 +199,21 @@ def test_an_alarm_about_a_notice_is_said_by_the_tick_and_has_its_time_and_an_id(
     (entry,) = blind.notifier.entries
     assert says == [entry.says]
     assert (entry.at, entry.id) == (blind.now, "id-000001")
+
+
+def test_each_of_several_observers_is_told_every_step_although_another_fails() -> None:
+    class Failing(Observers):
+        def advanced(self, before: Work, after: Work) -> None:
+            raise ZeroDivisionError("a bug")
+
+    small = Small()
+    witness = Witness(small)
+    together = replace(small.ports, observer=Observers(Failing(), witness))
+    for _ in range(60):
+        small.tick(together)
+        if witness.ends:
+            break
+        small.wait(10)
+    assert witness.steps[-1][1] == witness.ends[0][0]
+    for (_, reached), (begun, _) in pairwise(witness.steps):
+        assert begun == reached

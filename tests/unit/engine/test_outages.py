@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
+import pytest
+
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.engine.outages import OutageNotes
+from ebbtide.engine.outages import KNOWN_ALARMS, OutageNotes
 from ebbtide.model.events import TICKS, Alarm, AlarmKind
-from ebbtide.model.log import LogKind
+from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Reading, Snapshot
-from ebbtide.narrate import fact_in
+from ebbtide.narrate import entry_of, fact_in
 from ebbtide.simulator.world.clock import VirtualClock
 from tests.builders import NOW, make_node, make_snapshot
 
@@ -115,6 +117,14 @@ def test_ticks_that_failed_for_long_are_told_when_they_succeed_again() -> None:
     assert len(runner.noted) == 1, "one that failed is an alarm of its own, and no outage"
 
 
+@pytest.mark.parametrize(("seconds", "told"), [(GAP - 1, 0), (GAP, 1)])
+def test_ticks_that_failed_for_less_than_the_longest_gap_are_no_outage(seconds: int, told: int) -> None:
+    runner = Runner(VirtualClock(NOW))
+    runner.notes.ticked(1.0, False, "Retryable")
+    runner.looks(seconds, SEEN)
+    assert len(runner.noted) == told
+
+
 def test_one_without_the_lease_leaves_it_to_the_one_that_has_it() -> None:
     runner = Runner(VirtualClock(NOW))
     runner.notes.ticked(1.0, False, "Retryable")
@@ -122,3 +132,44 @@ def test_one_without_the_lease_leaves_it_to_the_one_that_has_it() -> None:
     runner.notes.ticked(1.0, False, "")
     runner.looks(2 * GAP, SEEN)
     assert runner.noted == []
+
+
+def test_a_cloud_without_machines_that_answered_is_no_outage() -> None:
+    runner = Runner(VirtualClock(NOW))
+    runner.looks(0, SEEN)
+    runner.looks(20, replace(SEEN, instances=()))
+    assert runner.noted == []
+
+
+def test_of_a_first_look_only_what_was_surely_not_read_is_an_outage() -> None:
+    """Without nodes nobody knows whether the cloud should have machines."""
+    blind = Runner(VirtualClock(NOW))
+    blind.looks(0, replace(UNSEEN, instances=()))
+    assert blind.noted == [gone("cluster")]
+    seeing = Runner(VirtualClock(NOW))
+    seeing.looks(0, NO_CLOUD)
+    assert seeing.noted == [gone("cloud")]
+
+
+def test_an_outage_is_not_forgotten_over_the_alarms_that_follow_it() -> None:
+    runner = Runner(VirtualClock(NOW))
+    runner.looks(0, SEEN)
+    runner.looks(20, UNSEEN)
+    others = [entry_of(f"{next(IDS):06d}", NOW + 30, Alarm(AlarmKind.TICK_FAILED, "busy"))] * KNOWN_ALARMS
+    runner.store.append([replace(one, id=f"{next(IDS):06d}") for one in others])
+    runner.looks(40, SEEN)
+    assert runner.noted[-1] == back("cluster", 20)
+
+
+def test_the_next_process_finds_an_outage_behind_other_alarms_and_one_that_it_cannot_read() -> None:
+    first = Runner(VirtualClock(NOW))
+    first.looks(0, SEEN)
+    first.looks(20, UNSEEN)
+    later = [
+        entry_of("", NOW + 30, Alarm(AlarmKind.TICK_FAILED, "busy")),
+        LogEntry("", NOW, LogKind.ALARM, "?"),
+    ]
+    first.store.append([replace(one, id=f"{next(IDS):06d}") for one in later])
+    second = Runner(first.clock, first.store)
+    second.looks(40, SEEN)
+    assert second.noted[-1] == back("cluster", 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -114,11 +115,11 @@ def test_time_is_looked_at_before_each_effect_and_not_once() -> None:
 
 
 class MeetingCloud(SimCloud):
-    """Answers a launch only when all three are asked for."""
+    """Answers a launch only when all are asked for."""
 
-    def __init__(self, small: Small) -> None:
+    def __init__(self, small: Small, number: int) -> None:
         super().__init__(small.world, small.clock)
-        self._all_are_here = threading.Barrier(3)
+        self._all_are_here = threading.Barrier(number)
         self._one_answers = threading.Lock()
 
     def launch(self, effect: Launch) -> Instance:
@@ -127,15 +128,45 @@ class MeetingCloud(SimCloud):
             return super().launch(effect)
 
 
-def test_launches_do_not_wait_for_each_other_where_the_cloud_allows_it() -> None:
+@pytest.mark.parametrize("number", [2, 3])
+def test_launches_do_not_wait_for_each_other_where_the_cloud_allows_it(number: int) -> None:
     small = Small()
-    ports = replace(small.ports, cloud=MeetingCloud(small), launches_at_once=8)
-    launches = [Launch(make_slot(f"op-{n}"), "op") for n in range(3)]
+    ports = replace(small.ports, cloud=MeetingCloud(small, number), launches_at_once=8)
+    launches = [Launch(make_slot(f"op-{n}"), "op") for n in range(number)]
     node = small.nodes[0]
     outcomes = do(small, *launches, Cordon(node.name, node.uid, "op"), ports=ports)
-    assert [outcome.effect for outcome in outcomes][:3] == launches, "in the order they were asked for"
-    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DONE] * 4
-    assert [outcome.instance.key for outcome in outcomes[:3] if outcome.instance] == ["op-0", "op-1", "op-2"]
+    assert [outcome.effect for outcome in outcomes[:-1]] == launches, "in the order they were asked for"
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DONE] * (number + 1)
+    keys = [outcome.instance.key for outcome in outcomes if outcome.instance]
+    assert keys == [f"op-{n}" for n in range(number)]
+
+
+class CrowdedCloud(SimCloud):
+    """Notes whether three launches were ever in flight at once."""
+
+    crowded = False
+
+    def __init__(self, small: Small) -> None:
+        super().__init__(small.world, small.clock)
+        self._three = threading.Barrier(3)
+        self._one_answers = threading.Lock()
+
+    def launch(self, effect: Launch) -> Instance:
+        with suppress(threading.BrokenBarrierError):
+            self._three.wait(0.3)
+            self.crowded = True
+        with self._one_answers:
+            return super().launch(effect)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_more_launches_are_in_flight_than_the_client_of_the_cloud_allows(most: int) -> None:
+    small = Small()
+    cloud = CrowdedCloud(small)
+    launches = [Launch(make_slot(f"op-{n}"), "op") for n in range(5)]
+    outcomes = do(small, *launches, ports=replace(small.ports, cloud=cloud, launches_at_once=most))
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DONE] * 5
+    assert not cloud.crowded
 
 
 class SlowCloud(SimCloud):
@@ -169,6 +200,18 @@ def test_a_pod_that_is_ending_or_may_not_be_evicted_keeps_its_node_too(left: dic
     assert outcome.kind is OutcomeKind.LATER
     assert "default/late" in outcome.detail
     assert small.world.removed == 0
+
+
+def test_a_pod_that_was_lost_with_its_node_does_not_hide_another_that_still_runs() -> None:
+    small = Small(replicas=0)
+    node = small.nodes[0]
+    lost = make_pod("a-lost", node_name=node.name, terminating=True, ends_at=small.now - 600)
+    for pod in (lost, make_pod("b-late", node_name=node.name)):
+        small.world.inventory.put_pod(pod)
+    (known,) = (i for i in small.ports.cloud.list_instances() if i.provider_id == node.provider_id)
+    (outcome,) = do(small, Terminate(known.id, node.name, node.uid, "op", lost_before=small.now - 60))
+    assert (outcome.kind, small.world.removed) == (OutcomeKind.LATER, 0)
+    assert "default/b-late" in outcome.detail
 
 
 def test_an_empty_node_and_an_instance_without_one_are_terminated() -> None:

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
-from ebbtide.core.operations import machine
-from ebbtide.engine.record_machine import LeasedRun
+from ebbtide.engine.record_machine import LeasedRun, RecordMachine
 from ebbtide.engine.rounds import InvariantBroken, refuse_if_broken
 from ebbtide.errors import LeaseLost, NotOurs, Unanswered
 from ebbtide.model.effect import Cordon, Launch
 from ebbtide.model.events import Kept, OperationClosed, OperationKind
 from ebbtide.model.log import LogEntry, LogKind
 from ebbtide.model.operation import RemovalState, ScaleDown, ScaleUp, SlotState
+from ebbtide.model.pod import Pod
 from ebbtide.model.record import CLUSTER_LEASE, Lease, Record
 from ebbtide.model.snapshot import Instance
 from ebbtide.narrate import facts_in, says
@@ -275,5 +275,38 @@ def test_work_that_is_settled_is_closed_with_its_result() -> None:
 def test_a_machine_that_breaks_its_invariants_is_refused() -> None:
     work = make_scale_down(make_removal(state=RemovalState.TERMINATING))
     back = make_scale_down(make_removal(state=RemovalState.RELEASED))
+    asked = RecordMachine(Small().leased_run(), lambda record: record.removing)
     with pytest.raises(InvariantBroken, match="TERMINATING to RELEASED: nothing was written"):
-        refuse_if_broken(machine.check_invariants(work, back))
+        refuse_if_broken(asked.broken(work, back))
+
+
+class PodComes(MemoryStore):
+    """Before a removal is written as irrevocable, another writer comes first, and a pod binds to its node."""
+
+    small: Small
+    met = False
+
+    def write(self, record: Record, guard: Lease | None, entries: Sequence[LogEntry] = ()) -> Record:
+        if state_of(record) == RemovalState.TERMINATING and not self.met:
+            self.met = True
+            self.small.world.inventory.put_pod(
+                replace(web_of(self.small), node_name=self.small.nodes[0].name)
+            )
+            super().write(self.load(), None)
+        return super().write(record, guard, entries)
+
+
+def web_of(small: Small) -> Pod:
+    return next(pod for pod in small.world.view().pods if pod.controller == "ReplicaSet")
+
+
+def test_after_another_write_the_cluster_is_looked_at_again_before_a_removal_is_irrevocable() -> None:
+    small = Small()
+    small.nodes.sort(key=lambda node: node.name == web_of(small).node_name)
+    small.put(operation=removal_of(small))
+    store = PodComes(small.clock, database=small.database)
+    store.small = small
+    run(small.leased_run(replace(small.ports, store=store)))
+    assert store.met
+    assert state_of(small.record) != RemovalState.TERMINATING
+    assert small.world.removed == 0

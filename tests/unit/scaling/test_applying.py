@@ -12,7 +12,9 @@ from ebbtide.bootstrap.scaling import apply_policies
 from ebbtide.config import Config
 from ebbtide.config.document import parse_document
 from ebbtide.config.load import build_config
+from ebbtide.core.scale_to_zero.policy_checks import PolicyProblem
 from ebbtide.engine.scale_to_zero.policies import Policies, PolicyRefused
+from ebbtide.errors import EbbtideError
 from ebbtide.model.idle import Phase
 from ebbtide.model.policy import FROM_CONFIGURATION, Schedule
 from tests.policy_harness import PolicyHarness, make_policy, make_ref, policy_id
@@ -138,3 +140,54 @@ def test_what_was_disabled_counts_from_when_it_is_enabled() -> None:
     assert [each.written_at for each in (*off.schedules, *on.schedules)] == [written, written + 3600]
     harness.clock.sleep(3600)
     assert book.replace(replace(on, max_replicas=4)).schedules == on.schedules
+
+
+def test_a_policy_that_conflicts_and_is_invalid_conflicts() -> None:
+    """Its caller is told to look at the others (409) before it corrects the rest."""
+    problems = [PolicyProblem(("name",), "is invalid"), PolicyProblem(("target",), "is taken", taken=True)]
+    assert PolicyRefused("web", problems).taken
+    assert not PolicyRefused("web", problems[:1]).taken
+
+
+def test_a_policy_that_was_deleted_meanwhile_is_not_replaced() -> None:
+    harness = harness_of("web")
+    book = book_of(harness)
+    (policy,) = harness.rows.list_policies()
+    book.delete(policy)
+    with pytest.raises(EbbtideError):
+        book.replace(replace(policy, max_replicas=3))
+    assert list(harness.rows.list_policies()) == []
+
+
+def test_a_new_policy_begins_with_its_first_version_whatever_its_caller_says() -> None:
+    book = book_of(harness_of())
+    assert book.create(make_policy("new", make_ref("new"), id=policy_id(7), version=5)).version == 1
+
+
+def test_a_policy_that_is_planned_again_as_it_is_changes_nothing() -> None:
+    """A file knows neither when it was made nor since when its schedules count."""
+    harness = harness_of()
+    book = book_of(harness)
+    nightly = make_policy("web", schedules=(Schedule("@daily", replicas=0),))
+    made = book.create(nightly)
+    harness.clock.sleep(3600)
+    (change,) = book.plan([replace(nightly, created_at=5)])
+    assert (change.kind, change.policy) == (None, made)
+
+
+def test_a_schedule_of_an_earlier_version_keeps_counting_when_its_policy_is_changed() -> None:
+    """Earlier versions did not note since when it counts."""
+    harness = PolicyHarness(policies=(make_policy("web", schedules=(Schedule("@daily", replicas=0),)),))
+    (policy,) = harness.rows.list_policies()
+    harness.clock.sleep(3600)
+    changed = book_of(harness).replace(replace(policy, max_replicas=4))
+    assert changed.schedules[0].written_at == policy.updated_at
+
+
+def test_a_schedule_that_is_changed_in_a_file_is_changed_in_the_policy() -> None:
+    harness = harness_of()
+    book = book_of(harness)
+    book.create(make_policy("web", schedules=(Schedule("@daily", replicas=0),)))
+    (change,) = book.plan([make_policy("web", schedules=(Schedule("0 20 * * *", replicas=0),))])
+    (schedule,) = book.carry_out(change).schedules
+    assert (schedule.cron, schedule.written_at) == ("0 20 * * *", harness.now)

@@ -136,6 +136,7 @@ def test_an_object_that_is_gone_ends_its_policy_and_its_workload_is_woken_first(
     assert stand.replicas() == 2
     (policy,) = stand.all
     assert not policy.enabled, "nothing puts it to sleep again before it is deleted"
+    assert policy.updated_at == stand.harness.now
     stand.until(lambda: not stand.all)
     assert stand.replicas() == 2
     assert "policy default.nights deleted" in " ".join(stand.harness.said())

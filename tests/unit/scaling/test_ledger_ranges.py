@@ -64,6 +64,13 @@ def test_a_summary_names_only_policies_with_a_day_in_its_range() -> None:
     assert (empty.policies, empty.total.days) == ((), ())
 
 
+def test_a_phase_in_progress_does_not_bring_its_policy_into_a_range_that_is_over() -> None:
+    harness = two()
+    harness.rounds(7200)
+    assert len(harness.scaling.summary(DATE, LATER).policies) == 2
+    assert harness.scaling.summary("2023-10-01", "2023-10-31").policies == ()
+
+
 @pytest.mark.parametrize("number", [PAGE - 1, PAGE, PAGE + 1])
 def test_a_ledger_is_rebuilt_from_every_entry_of_its_log_and_each_counts_once(number: int) -> None:
     harness = PolicyHarness()
@@ -81,3 +88,19 @@ def test_a_ledger_is_rebuilt_from_every_entry_of_its_log_and_each_counts_once(nu
     assert rebuilt.stretches == number
     days = harness.rows.list_days(policy_id())
     assert sum(day.scaled_to_zero_seconds for day in days) == 10 * number
+
+
+def test_the_ledger_of_a_policy_that_is_deleted_meanwhile_is_read_all_the_same() -> None:
+    harness = two()
+
+    class Deleting:
+        """The state is gone when it is asked for."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(harness.rows, name)
+
+        def find_state(self, _: str) -> None:
+            return None
+
+    found = harness.runner(policies=Deleting()).savings(policy_id(1), "", "")
+    assert [day.date for day in found.days] == [DATE]

@@ -9,9 +9,11 @@ import pytest
 
 from ebbtide.adapters.stores.memory import MemoryStore
 from ebbtide.errors import Conflict, LeaseLost
-from ebbtide.model.idle import LedgerDay, WakeReason
+from ebbtide.model.events import StretchClosed
+from ebbtide.model.idle import LedgerDay, Phase, Stretch, WakeReason
 from ebbtide.model.log import LogEntry
 from ebbtide.model.record import Lease
+from ebbtide.narrate import entry_of
 from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_policy, make_workload, policy_id
 
 
@@ -91,3 +93,26 @@ def test_a_rebuild_that_is_never_done_says_so_and_gives_its_lease_back() -> None
     with pytest.raises(Conflict, match="keeps being written"):
         harness.runner(store=growing).rebuild()
     assert harness.store.acquire("policies", "a round", 30), "its lease was given back"
+
+
+def test_a_stretch_that_is_written_while_the_ledger_is_replaced_is_in_it_in_the_end() -> None:
+    """It is in the log, and its own addition to the ledger was just replaced."""
+    harness = slept()
+    late = Stretch(policy_id(), "UTC", Phase.ZERO, harness.now - 700, harness.now)
+    before = sum(day.scaled_to_zero_seconds for day in harness.rows.list_days(policy_id()))
+
+    class Meets:
+        met = False
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(harness.rows, name)
+
+        def replace_days(self, policy: str, days: Sequence[LedgerDay]) -> None:
+            if not self.met:
+                self.met = True
+                harness.store.append([entry_of("z-late", harness.now, StretchClosed(late), policy)])
+            harness.rows.replace_days(policy, days)
+
+    harness.runner(policies=Meets()).rebuild()
+    after = sum(day.scaled_to_zero_seconds for day in harness.rows.list_days(policy_id()))
+    assert after == before + 700

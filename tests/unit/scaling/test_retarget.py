@@ -10,7 +10,7 @@ import pytest
 
 from ebbtide.engine.scale_to_zero.policies import Policies, PolicyRefused
 from ebbtide.errors import Conflict
-from ebbtide.model.idle import Phase
+from ebbtide.model.idle import Phase, RuleTimer
 from ebbtide.model.policy import Policy, Target
 from ebbtide.ports import PolicyStore
 from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_ref, make_workload
@@ -90,3 +90,21 @@ def test_a_change_of_target_over_another_change_of_the_policy_is_a_conflict() ->
 
     with pytest.raises(Conflict, match="version 2, not 1"):
         retarget(harness, cast(PolicyStore, Between(harness.rows, "put_policy", change)))
+
+
+def test_a_change_of_target_forgets_what_was_known_of_the_old_one() -> None:
+    harness = about_to_sleep()
+    harness.put(timers=(RuleTimer("0", harness.now - 60),))
+    retarget(harness)
+    assert harness.state.timers == ()
+
+
+def test_a_change_of_target_of_a_policy_that_is_deleted_meanwhile_is_a_conflict() -> None:
+    harness = about_to_sleep()
+
+    def delete() -> None:
+        (policy,) = harness.rows.list_policies()
+        harness.rows.delete_policy(policy.id, policy.version)
+
+    with pytest.raises(Conflict):
+        retarget(harness, cast(PolicyStore, Between(harness.rows, "put_policy", delete)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from ebbtide.model.log import LogKind
 from ebbtide.model.pod import Workload, WorkloadRef
 from ebbtide.model.policy import Operator, Policy, Rule, Schedule, Signal, SignalKind, ZeroDefaults
 from ebbtide.model.snapshot import ClusterView, Reading
+from ebbtide.ports import Cluster
 from tests.builders import NOW, make_node, make_settings
 from tests.policy_harness import (
     BY_QUERY,
@@ -290,3 +291,20 @@ def test_the_end_of_a_wake_says_what_it_took_and_no_other_step_does(
         node_seconds=40.0 if seconds else None,
     )
     assert step_of(make_policy(), state, LogKind.IDLE, NO_WHY) == PolicyStep("web", phase, "")
+
+
+class OneEmptyNode:
+    def read(self) -> ClusterView:
+        return ClusterView((make_node("a1"),))
+
+
+def test_what_is_up_has_no_part_in_the_room_that_sleepers_left() -> None:
+    """Else savings would look larger the more there is that does not sleep."""
+    harness = PolicyHarness()
+    ports = replace(harness.scaling.ports, cluster=cast(Cluster, OneEmptyNode()))
+    context = PolicyContext(ports, harness.defaults, make_settings())
+    look = Looking(context, Gating(context)).look
+    sleeper, busy = make_state(Phase.ZERO, rate=KNOWN), make_state(Phase.ACTIVE, rate=OWN)
+    alone = look((), [sleeper]).shares
+    assert 0 < alone["EUR"] < 1
+    assert look((), [sleeper, busy]).shares == alone

@@ -145,3 +145,14 @@ def test_a_schedule_is_followed_each_time_it_comes_by_a_loop_that_stays() -> Non
         phases.append(harness.state.phase)
         harness.clock.sleep(1680)
     assert phases == [Phase.ZERO, Phase.ACTIVE] * 3
+
+
+def test_a_round_that_is_longer_than_its_lease_renews_it_between_policies() -> None:
+    harness = harness_of("a", "b", "c")
+    harness.rounds(2100)
+    harness.clock.sleep(60)
+    for state in harness.rows.list_states():
+        harness.rows.write_state(replace(state, checked_at=harness.now))
+    harness.memory_workloads.before_scale = lambda seen, replicas: harness.clock.sleep(146)
+    report = harness.scaling.round("runner", harness.clock.now() + 3600)
+    assert (report.fell, report.left) == (3, 0)

@@ -9,11 +9,12 @@ from typing import Any, cast
 import pytest
 
 from ebbtide.core.scale_to_zero.machine import StepResult
-from ebbtide.engine.scale_to_zero.declaring import _why_refused
+from ebbtide.engine.leased import Leased
+from ebbtide.engine.scale_to_zero.declaring import _why_refused, has_time
 from ebbtide.engine.scale_to_zero.policies import Policies
 from ebbtide.engine.scale_to_zero.round import StepDone, _report
 from ebbtide.errors import Conflict, EbbtideError, NameTaken, Retryable, TargetTaken, Throttled
-from ebbtide.model.idle import Once, Phase, WakeReason
+from ebbtide.model.idle import IdleState, Once, Phase, WakeReason
 from ebbtide.model.policy import Readiness, Target
 from ebbtide.ports import PolicyStore
 from ebbtide.simulator.world.clock import SkewedClock
@@ -152,3 +153,104 @@ def test_a_policy_whose_object_is_gone_and_that_cannot_be_ended_now_is_said_and_
 def _round(stand: Stand, rows: PolicyStore) -> Sequence[str]:
     stand.harness.clock.sleep(60)
     return stand.harness.round(stand.runner(policies=rows))
+
+
+def asleep_by_schedule() -> PolicyHarness:
+    """Put to sleep at eight although it was in use, so there is no moment since which it was idle."""
+    harness = harness_of(make_policy(created_at=NOW, schedules=(NIGHT,)), values={QUERY: 9.0})
+    at(harness, 20, 1)
+    assert (harness.phase(), harness.state.idle_since) == (Phase.ZERO, None)
+    return harness
+
+
+@pytest.mark.parametrize(("after", "phase"), [(-1, Phase.ZERO), (0, Phase.WAKING), (30, Phase.WAKING)])
+def test_activity_wakes_what_a_schedule_put_to_sleep_unless_it_was_before(after: int, phase: Phase) -> None:
+    """A gate or a caller of the API may report it late: it was looked at since."""
+    harness = asleep_by_schedule()
+    harness.memory_workloads.slow = True
+    slept = harness.state.scaled_to_zero_at
+    assert slept is not None
+    harness.clock.sleep(600)
+    harness.put(checked_at=harness.now)
+    harness.scaling.report_activity(harness.policies[0].id, at=slept + after)
+    assert harness.phase() is phase
+
+
+def test_activity_wakes_what_a_schedule_is_about_to_put_to_sleep() -> None:
+    harness = harness_of(values={QUERY: 9.0})
+    harness.memory_workloads.slow = True
+    harness.put(phase=Phase.FALLING, idle_since=None, scaled_to_zero_at=None, checked_at=harness.now)
+    harness.scaling.report_activity(harness.policies[0].id)
+    assert harness.phase() is Phase.WAKING
+
+
+def test_of_a_group_with_a_workload_that_is_gone_the_others_are_counted() -> None:
+    names = ("gone", "web", "api")
+    workloads = MemoryWorkloads(make_workload("web", 2), make_workload("api", 3))
+    harness = harness_of(make_policy("group", *map(make_ref, names)), memory_workloads=workloads)
+    woken = harness.scaling.wake(harness.policies[0].id, WakeReason.API_REQUEST)
+    assert (woken.status, woken.previous_replicas, woken.ready) == ("already_running", 5, True)
+
+
+def test_a_policy_whose_object_is_gone_waits_for_its_wake_to_end() -> None:
+    stand = Stand()
+    stand.objects.put(make_object())
+    stand.asleep()
+    stand.objects.remove("nights")
+    stand.harness.memory_workloads.slow = True
+    stand.round()
+    stand.rounds(2)
+    assert stand.phase() is Phase.WAKING
+    stand.harness.memory_workloads.put(make_ref(), ready_replicas=2)
+    stand.until(lambda: not stand.all)
+
+
+def two_orphans(stand: Stand) -> None:
+    for number, name in enumerate(("web", "api")):
+        stand.objects.put(make_object(f"{name}-nights", name, number=101 + number))
+    stand.round()
+    assert len(stand.all) == 2
+    stand.objects.there = []
+
+
+def test_a_policy_that_cannot_be_ended_now_keeps_no_other_whose_object_is_gone() -> None:
+    stand = Stand()
+    two_orphans(stand)
+
+    def busy() -> None:
+        raise Throttled("the store is busy")
+
+    _round(stand, cast(PolicyStore, Between(stand.harness.rows, "put_policy", busy)))
+    assert len(stand.all) == 1
+
+
+class Lagging:
+    """A store whose list of states leaves out the first: its policy was made after the list was read."""
+
+    def __init__(self, inner: PolicyStore) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def list_states(self) -> Sequence[IdleState]:
+        return self._inner.list_states()[1:]
+
+
+def test_a_policy_without_a_state_keeps_no_other_whose_object_is_gone() -> None:
+    stand = Stand()
+    two_orphans(stand)
+    first = stand.harness.rows.list_states()[0].policy_id
+    _round(stand, cast(PolicyStore, Lagging(stand.harness.rows)))
+    assert [policy.id for policy in stand.all] == [first]
+
+
+def test_the_lease_is_renewed_while_thousands_of_objects_are_written() -> None:
+    harness = harness_of()
+    asked = harness.clock.now()
+    lease = harness.store.acquire("policies", "runner", 300)
+    leased = Leased(harness.store, harness.clock, lease, 300, 10, asked + 10_000, asked)
+    for _ in range(10):
+        harness.clock.sleep(160)
+        assert has_time(leased)
+    assert leased.lease.until > harness.now

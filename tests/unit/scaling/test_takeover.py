@@ -101,6 +101,13 @@ def test_without_a_gate_nothing_goes_to_sleep_behind_it() -> None:
     assert harness.memory_services.taken
 
 
+def test_without_a_gate_a_policy_with_an_idle_time_of_its_own_stays_up_too() -> None:
+    harness = gated_harness(idle_threshold_seconds=300)
+    harness.memory_services.standing = ()
+    harness.rounds(1500)
+    assert (harness.phase(), harness.state.left_alone_cause) == (Phase.IDLE, PolicyCause.NO_GATE)
+
+
 def test_a_service_that_is_not_there_keeps_its_policy_up() -> None:
     harness = gated_harness()
     harness.memory_services.services.clear()
@@ -134,7 +141,7 @@ def test_takeovers_follow_the_gates_that_are_ready_and_keep_the_last_that_were()
     harness = gated_harness()
     harness.sleep()
     harness.memory_services.standing = ("10.0.0.9",)
-    assert len(harness.scaling.reconcile_gates()) == 1
+    assert harness.scaling.reconcile_gates() == ["Service default/web points at 1 gates"]
     assert harness.memory_services.taken[service_ref()].gates == ("10.0.0.9",)
     harness.memory_services.standing = ()
     assert harness.scaling.reconcile_gates() == []
@@ -145,7 +152,7 @@ def test_what_sleeps_without_its_takeover_gets_it() -> None:
     harness = gated_harness()
     harness.sleep()
     harness.memory_services.taken.clear()
-    harness.round()
+    assert harness.scaling.reconcile_gates() == ["Service default/web was taken over"]
     assert list(harness.memory_services.taken) == [service_ref()]
 
 
@@ -164,6 +171,12 @@ def test_a_service_port_has_the_same_gate_port_for_every_runner_and_no_two_share
     assert [entry.port for entry in one] == [entry.port for entry in other]
     assert {entry.port for entry in one} <= set(PORTS)
     assert len({entry.port for entry in one}) == len(one) == 2
+
+
+def test_a_service_port_keeps_its_gate_port_when_its_claim_has_lapsed() -> None:
+    """A gate that still listens there must not pass its connections on to another Service."""
+    entry = gated_harness().runner().gate_entries()[0]
+    assert entry.port == PORTS[first_choice(service_ref(), entry.port_name, len(PORTS))]
 
 
 def test_when_all_gate_ports_are_taken_the_policy_says_so_and_stays_up() -> None:

@@ -1,0 +1,147 @@
+"""Writes and calls that keep meeting those of others: what is tried again, what is given up, and what must
+not be noted for something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from ebbtide.engine.scale_to_zero.policies import Policies
+from ebbtide.errors import Conflict, NotFound
+from ebbtide.model.idle import IdleState, Phase, WakeReason
+from ebbtide.model.pod import Workload
+from ebbtide.model.policy import Target
+from ebbtide.ports import PolicyStore
+from tests.policy_harness import (
+    MemoryWorkloads,
+    PolicyHarness,
+    make_ref,
+    make_workload,
+    policy_id,
+)
+
+WEB, OTHER = make_ref(), make_ref("other")
+
+
+class Contested:
+    """A store in which others are always the first to write."""
+
+    def __init__(self, inner: PolicyStore, name: str) -> None:
+        self._inner = inner
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return self._refuse if name == self._name else getattr(self._inner, name)
+
+    def _refuse(self, *_: object) -> None:
+        raise Conflict("somebody else wrote first")
+
+
+class BeforeSecond:
+    """Something happens just before the second write of a state: that which notes what the calls came to."""
+
+    def __init__(self, inner: PolicyStore, happens: Callable[[], object]) -> None:
+        self._inner = inner
+        self._happens = happens
+        self._writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "write_state":
+            self._writes += 1
+            if self._writes == 2:
+                self._happens()
+        return getattr(self._inner, name)
+
+
+def asleep() -> PolicyHarness:
+    harness = PolicyHarness()
+    harness.sleep()
+    harness.memory_workloads.slow = True
+    return harness
+
+
+def contested(harness: PolicyHarness, name: str) -> PolicyStore:
+    return cast(PolicyStore, Contested(harness.rows, name))
+
+
+def test_a_change_that_always_meets_another_writer_is_refused_and_not_taken_for_done() -> None:
+    harness = PolicyHarness()
+    with pytest.raises(Conflict):
+        harness.runner(policies=contested(harness, "write_state")).pause(policy_id(), True)
+    assert not harness.state.paused
+
+
+def test_a_wake_that_can_never_be_written_is_refused_and_scales_nothing() -> None:
+    harness = asleep()
+    calls = list(harness.memory_workloads.calls)
+    with pytest.raises(Conflict):
+        harness.runner(policies=contested(harness, "write_state")).wake(policy_id(), WakeReason.MANUAL)
+    assert (harness.phase(), harness.memory_workloads.calls) == (Phase.ZERO, calls)
+
+
+def test_a_change_of_target_that_always_meets_another_writer_is_refused() -> None:
+    harness = PolicyHarness(memory_workloads=MemoryWorkloads(make_workload(), make_workload("other")))
+    book = Policies(contested(harness, "put_policy"), harness.clock, lambda: "an-id")
+    (policy,) = harness.rows.list_policies()
+    with pytest.raises(Conflict):
+        book.replace(replace(policy, target=Target((OTHER,))))
+    assert list(harness.rows.list_policies()) == [policy]
+
+
+def test_a_name_that_no_policy_has_is_not_found() -> None:
+    harness = PolicyHarness()
+    with pytest.raises(NotFound):
+        Policies(harness.rows, harness.clock, lambda: "an-id").find("nobody")
+
+
+class Restless(MemoryWorkloads):
+    """Somebody changes the workload whenever it is about to be scaled."""
+
+    rests = False
+
+    def scale(self, seen: Workload, replicas: int, note: str) -> Workload:
+        if not self.rests:
+            self.put(seen.ref)
+        return super().scale(seen, replicas, note)
+
+
+def test_a_wake_whose_workload_never_rests_is_carried_out_by_a_later_round() -> None:
+    workloads = Restless(make_workload())
+    workloads.rests = True
+    harness = PolicyHarness(memory_workloads=workloads)
+    harness.sleep()
+    workloads.rests = False
+    harness.scaling.wake(policy_id(), WakeReason.MANUAL)
+    assert (harness.phase(), harness.state.last_scaled_at) == (Phase.WAKING, 0)
+    workloads.rests = True
+    harness.rounds(120)
+    assert (workloads.read(WEB).replicas, harness.phase()) == (2, Phase.ACTIVE)
+
+
+def woken_while(harness: PolicyHarness, **changes: Any) -> IdleState:
+    """The state after a wake; another process wrote these changes while its calls were made."""
+    rows = cast(PolicyStore, BeforeSecond(harness.rows, lambda: harness.put(**changes)))
+    harness.runner(policies=rows).wake(policy_id(), WakeReason.MANUAL)
+    return harness.state
+
+
+def test_a_wake_whose_calls_were_answered_says_so_on_what_others_wrote_meanwhile() -> None:
+    harness = asleep()
+    state = woken_while(harness, keep_up_until=harness.now + 600)
+    assert (state.last_scaled_at, state.keep_up_until) == (harness.now, harness.now + 600)
+
+
+def test_the_calls_of_one_wake_do_not_answer_another() -> None:
+    """A release of a Service waits for the calls of the wake that is in progress, not of an earlier one."""
+    harness = asleep()
+    state = woken_while(harness, wake_count=7)
+    assert (state.phase, state.wake_count, state.last_scaled_at) == (Phase.WAKING, 7, 0)
+
+
+def test_the_calls_of_a_wake_are_no_calls_to_zero_of_what_falls_asleep_again_meanwhile() -> None:
+    harness = asleep()
+    state = woken_while(harness, phase=Phase.FALLING, idle_since=harness.now - 3600)
+    assert (state.phase, harness.memory_workloads.read(WEB).replicas) == (Phase.FALLING, 2)
