@@ -164,6 +164,8 @@ def test_a_compressed_trace_is_read_too(tmp_path: Path) -> None:
         ("seconds,web\n0,-1\n", "line 2, web: '-1' is not a number"),
         ("seconds,web\n60,1\n0,1\n", "line 3: 0 goes back"),
         ("seconds,web\n0,1,2\n", "line 2: 3 columns instead of 2"),
+        ("seconds,web\n0,1e300\n", "asks for 1e\\+300 pods of web at once, at most 1,000,000"),
+        ("seconds,Web a,web-a\n0,1,2\n", "two columns are both a workload named 'web-a'"),
     ],
 )
 def test_a_wrong_trace_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 from ebbtide.core.words import a_while
 from ebbtide.errors import ConfigError
 from ebbtide.simulator.recording.file import VERSION, Recorded, Recording, Series
+from ebbtide.simulator.story.schemas import MOST_PODS
 
 GAP_STEPS = 1.5
 """A step longer than so many usual ones is a gap."""
@@ -60,6 +61,7 @@ def record_trace(
     step = median(steps) if steps else 0.0
     until = end + step
     demand = {f"default/{name}": _series(column, pods.per_pod) for name, column in columns.items()}
+    _refuse_too_many(path, demand)
     missing = sum(_missing(column, step) for column in columns.values())
     for name, column in columns.items():
         if said := _gap(name, column, step):
@@ -77,6 +79,16 @@ def record_trace(
     }
     recorded = Recorded(source=f"CSV {path.name}", coverage={"demand": round(max(coverage, 0.0), 4)})
     return Recording(VERSION, story, demand, recorded)
+
+
+def _refuse_too_many(path: Path, demand: Mapping[str, Series]) -> None:
+    for key, series in demand.items():
+        if (most := max(series.replicas)) > MOST_PODS:
+            raise ConfigError(
+                f"the trace {path} asks for {most:.3g} pods of {key.partition('/')[2]} at once, at most "
+                f"{MOST_PODS:,} can be played; nothing was recorded. If its values are not replicas, say "
+                "with --per-pod how much of them one pod handles."
+            )
 
 
 def _series(column: _Column, per_pod: float) -> Series:
@@ -154,7 +166,15 @@ def _wide(rows: Iterator[tuple[float, list[str]]], names: list[str]) -> dict[str
             if text.strip():
                 columns[name].at.append(at)
                 columns[name].value.append(_number(text, f"{where}, {name}"))
-    return {workload_name(name): column for name, column in columns.items()}
+    named: dict[str, _Column] = {}
+    for name, column in columns.items():
+        if workload_name(name) in named:
+            raise ConfigError(
+                f"two columns are both a workload named {workload_name(name)!r}, {name!r} among them; "
+                "nothing was recorded. Give them names that differ in letters or digits."
+            )
+        named[workload_name(name)] = column
+    return named
 
 
 def _long(rows: Iterator[tuple[float, list[str]]]) -> dict[str, _Column]:
