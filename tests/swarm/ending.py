@@ -14,6 +14,7 @@ from ebbtide.model.pod import Pod, Resources
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
+from ebbtide.model.snapshot import Node
 from ebbtide.simulator.run.runner import Stage, store_of
 
 LATELY_SECONDS = 900.0
@@ -45,8 +46,9 @@ def _changed_lately(stage: Stage) -> bool:
 
 def _too_few(stage: Stage, settings: Settings) -> Iterator[str]:
     ready = [node for node in stage.world.inventory.nodes.values() if node.worker and node.ready]
-    room = _alive(stage) < settings.max_workers
-    if room and len(ready) < settings.min_workers:
+    room = len(_there(stage)) < settings.max_workers
+    open_pools = any(_takes_more(stage, pool, pool.types[0].allocatable) for pool in settings.pools)
+    if room and open_pools and len(ready) < settings.min_workers:
         yield f"{len(ready)} workers are ready, min_workers is {settings.min_workers}"
     for pool in settings.pools if room else ():
         count = sum(1 for node in ready if node.pool == pool.name)
@@ -57,7 +59,7 @@ def _too_few(stage: Stage, settings: Settings) -> Iterator[str]:
 def _waiting(stage: Stage, settings: Settings, record: Record) -> Iterator[str]:
     world = stage.world
     old = [pod for pod in world.inventory.waiting.values() if world.now - pod.created_at > LATELY_SECONDS]
-    for pod in old if _alive(stage) < settings.max_workers else ():
+    for pod in old if len(_there(stage)) < settings.max_workers else ():
         place = _place_for(stage, settings, pod)
         if place:
             yield f"{pod.full_name} has waited for {world.now - pod.created_at:.0f} s, and would fit {place}"
@@ -79,18 +81,17 @@ def _place_for(stage: Stage, settings: Settings, pod: Pod) -> str:
 
 
 def _takes_more(stage: Stage, pool: Pool, offered: Resources) -> bool:
-    machines = [m for m in stage.world.machines.book.machines.values() if m.ours and m.instance.alive]
-    mine = [machine for machine in machines if machine.instance.pool == pool.name]
+    mine = [node for node in _there(stage) if node.pool == pool.name]
     held = offered
-    for machine in mine:
-        held = held.plus(machine.node.allocatable)
+    for node in mine:
+        held = held.plus(node.allocatable)
     within = pool.limits is None or not pool.limits.why_over(held)
     return pool.takes_more(len(mine)) and within
 
 
-def _alive(stage: Stage) -> int:
-    """With Node objects that outlived their machines: of some nobody can say that these are gone."""
+def _there(stage: Stage) -> list[Node]:
+    """One for each machine, and Node objects that outlived theirs: of some nobody can say that they did."""
     machines = stage.world.machines.book.machines.values()
+    alive = [machine.node for machine in machines if machine.ours and machine.instance.alive]
     nodes = [node for node in stage.world.inventory.nodes.values() if node.worker]
-    gone = [node for node in nodes if not stage.world.nodes.is_alive(node.name)]
-    return len(gone) + sum(1 for m in machines if m.ours and m.instance.alive)
+    return alive + [node for node in nodes if not stage.world.nodes.is_alive(node.name)]
