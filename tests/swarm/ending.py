@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 from ebbtide.core.nodes.offers import Offer
 from ebbtide.core.nodes.room import residents_of
+from ebbtide.model.idle import Phase
 from ebbtide.model.pod import Pod, Resources
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node
-from ebbtide.simulator.run.runner import Stage, store_of
+from ebbtide.simulator.run.runner import Stage, policies_of, store_of
 
 LATELY_SECONDS = 900.0
 
@@ -47,13 +48,22 @@ def _changed_lately(stage: Stage) -> bool:
 def _too_few(stage: Stage, settings: Settings) -> Iterator[str]:
     ready = [node for node in stage.world.inventory.nodes.values() if node.worker and node.ready]
     room = len(_there(stage)) < settings.max_workers
+    least = settings.min_workers if _any_sleeps(stage) else stage.settings.min_workers
     open_pools = any(_takes_more(stage, pool, pool.types[0].allocatable) for pool in settings.pools)
-    if room and open_pools and len(ready) < settings.min_workers:
-        yield f"{len(ready)} workers are ready, min_workers is {settings.min_workers}"
+    if room and open_pools and len(ready) < least:
+        yield f"{len(ready)} workers are ready, min_workers is {least}"
     for pool in settings.pools if room else ():
         count = sum(1 for node in ready if node.pool == pool.name)
         if count < pool.min_workers and _takes_more(stage, pool, pool.types[0].allocatable):
             yield f"{count} workers are ready in pool {pool.name}, its minimum is {pool.min_workers}"
+
+
+def _any_sleeps(stage: Stage) -> bool:
+    """Whether a pool that is configured sleeps: said by its policy, and not by what a runner made of that."""
+    rows = policies_of(stage)
+    asleep = {state.policy_id for state in rows.list_states() if state.phase is Phase.ZERO}
+    pools = {policy.target.pool for policy in rows.list_policies() if policy.id in asleep}
+    return any(pool.name in pools for pool in stage.settings.pools)
 
 
 def _waiting(stage: Stage, settings: Settings, record: Record) -> Iterator[str]:
