@@ -12,8 +12,9 @@ from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.simulator.run.runner import Stage, stage_of, store_of
 from ebbtide.simulator.world.rules import Demand, WorkloadSpec, pod_template
+from ebbtide.simulator.world.world import Act, ActKind
 from tests.explorer.scenes import SETTINGS, idle_world
-from tests.swarm.ending import LATELY_SECONDS, wrong_at_the_end
+from tests.swarm.ending import CHURN_SECONDS, LATELY_SECONDS, Churn, wrong_at_the_end
 
 POOL = SETTINGS.pools[0]
 
@@ -66,6 +67,16 @@ def test_what_changed_lately_may_still_be_on_its_way() -> None:
     machine = next(m for m in stage.world.machines.book.machines.values() if m.ours)
     machine.instance = replace(machine.instance, launched_at=int(stage.clock.now()))
     assert said(stage) == []
+
+
+@pytest.mark.parametrize(("times", "told"), [(8, False), (9, True)])
+def test_a_pod_that_is_evicted_again_and_again_is_told(times: int, told: bool) -> None:
+    stage = stage_after(seconds=60)
+    pod = next(pod for pod in stage.world.inventory.pods.values() if pod.name == "db-0")
+    churn = Churn(stage, stage.clock.now() + CHURN_SECONDS)
+    for _ in range(times):
+        churn.saw(Act(ActKind.EVICT, node_name=pod.node_name, pod_uid=pod.uid))
+    assert bool(list(churn.wrong_at_the_end())) is told
 
 
 def test_work_that_does_not_end_is_told_unless_it_waits_for_a_person() -> None:

@@ -6,19 +6,47 @@ What changed in the last minutes may still be on its way. What was set aside wai
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ebbtide.core.nodes.offers import Offer
 from ebbtide.core.nodes.room import residents_of
 from ebbtide.model.idle import Phase
+from ebbtide.model.operation import Consolidate
 from ebbtide.model.pod import Pod, Resources
 from ebbtide.model.pool import Pool
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Node
 from ebbtide.simulator.run.runner import Stage, policies_of, store_of
+from ebbtide.simulator.world.world import Act, ActKind
 
 LATELY_SECONDS = 900.0
+CHURN_SECONDS = 1800.0
+OFTEN = 8
+"""So often a pod may be evicted in that time, on average over those of its workload."""
+
+
+class Churn:
+    """Counts who is evicted how often in the last part of a run, when nothing goes wrong any more."""
+
+    def __init__(self, stage: Stage, end: float) -> None:
+        self._stage = stage
+        self._since = end - CHURN_SECONDS
+        self._evicted: Counter[str] = Counter()
+        stage.world.witnesses.append(self.saw)
+
+    def saw(self, act: Act) -> None:
+        """What consolidation moves has a pace of its own, which its checker asks."""
+        record = self._stage.checker.record
+        moved = record is not None and isinstance(record.removing, Consolidate)
+        if act.kind is ActKind.EVICT and self._stage.world.now >= self._since and not moved:
+            self._evicted[self._stage.world.pods.book.workload_of[act.pod_uid]] += 1
+
+    def wrong_at_the_end(self) -> Iterator[str]:
+        for key, times in self._evicted.items():
+            if times > OFTEN * max(1, self._stage.world.pods.book.workloads[key].wanted):
+                yield f"pods of {key} were evicted {times} times within {CHURN_SECONDS:.0f} s"
 
 
 def wrong_at_the_end(stage: Stage) -> Iterator[str]:
@@ -33,7 +61,7 @@ def wrong_at_the_end(stage: Stage) -> Iterator[str]:
     for spot in record.spots:
         if now - spot.deadline > longest + LATELY_SECONDS:
             yield f"{spot.id} has been open since its deadline {now - spot.deadline:.0f} s ago"
-    if not _changed_lately(stage):
+    if not _changed_lately(stage) and not _outlived(stage):
         yield from _too_few(stage, settings)
         yield from _waiting(stage, settings, record)
 
@@ -43,6 +71,13 @@ def _changed_lately(stage: Stage) -> bool:
     since = stage.world.now - LATELY_SECONDS
     machines = stage.world.machines.book.machines.values()
     return any(m.ended_at > since or m.instance.launched_at > since for m in machines if m.ours)
+
+
+def _outlived(stage: Stage) -> bool:
+    """Whether a Node object outlived its machine. Of some nobody can say so: they fill the maximum, and keep
+    new machines from their names. The checker tells the others."""
+    nodes = stage.world.inventory.nodes.values()
+    return any(node.worker and not stage.world.nodes.is_alive(node.name) for node in nodes)
 
 
 def _too_few(stage: Stage, settings: Settings) -> Iterator[str]:
@@ -100,8 +135,5 @@ def _takes_more(stage: Stage, pool: Pool, offered: Resources) -> bool:
 
 
 def _there(stage: Stage) -> list[Node]:
-    """One for each machine, and Node objects that outlived theirs: of some nobody can say that they did."""
     machines = stage.world.machines.book.machines.values()
-    alive = [machine.node for machine in machines if machine.ours and machine.instance.alive]
-    nodes = [node for node in stage.world.inventory.nodes.values() if node.worker]
-    return alive + [node for node in nodes if not stage.world.nodes.is_alive(node.name)]
+    return [machine.node for machine in machines if machine.ours and machine.instance.alive]

@@ -25,4 +25,5 @@ KEPT_WIDE = {
     713: "a consolidation went on after it was turned off, and its nodes held up all others",
     1002: "a scale-up was extended for a pool that a roll-out had added",
     1140: "the same of the maximum of a pool",
+    1722: "such a Node object keeps new machines from its name",
 }
