@@ -115,6 +115,20 @@ OF_HEADROOM = (
         (POOLS,),
     ),
     Mutant(
+        "a drain whose pods took the headroom is tried again at once",
+        "scale_down._why_abort",
+        "needed.cause is not AbortCause.HEADROOM or not moved",
+        "True",
+        ("unit:tests/unit/test_headroom.py", "story:headroom-that-moved-pods-take"),
+    ),
+    Mutant(
+        "headroom that is needed again is launched before its node is given back",
+        "scale_down.gives_way",
+        "abort.excused or abort.stop.cause in GIVEN_BACK",
+        "abort.excused or abort.stop.cause is AbortCause.NOT_ALLOWED",
+        ("unit:tests/unit/test_headroom.py",),
+    ),
+    Mutant(
         "limits are asked for when a launch is planned only",
         "slots._why_not_now",
         "situation.why_over_limits(pool)",

@@ -112,4 +112,11 @@ OF_SLEEP = (
         "False",
         ("unit:tests/unit/scaling",),
     ),
+    Mutant(
+        "a pool that was removed while it slept lowers the minimum",
+        "settings_for",
+        "{pool.name for pool in pools if pool.may_be_empty}",
+        "{name for name, (_, state) in known.items() if name and state.phase is Phase.ZERO}",
+        ("unit:tests/unit/scaling/test_floor.py", "story:a-sleeping-pool-that-is-removed"),
+    ),
 )

@@ -6,7 +6,7 @@ import pytest
 
 from ebbtide.simulator.faults.catalogue import FAULTS
 from tests.simulation.conftest import SWARM
-from tests.swarm.kept import KEPT
+from tests.swarm.kept import KEPT, KEPT_WIDE
 from tests.swarm.run import run_seed
 
 FRESH = range(1, 151)
@@ -14,9 +14,14 @@ FRESH = range(1, 151)
 
 @pytest.mark.parametrize("seed", sorted(KEPT), ids=lambda seed: f"{seed}: {KEPT[seed]}")
 def test_a_seed_that_once_failed_ends_well(seed: int) -> None:
-    assert run_seed(seed, sleeps=False).violations == (), (
+    assert run_seed(seed, sleeps=False, wide=False).violations == (), (
         f"python -m tests.swarm --seed {seed} --awake --tell"
     )
+
+
+@pytest.mark.parametrize("seed", sorted(KEPT_WIDE), ids=lambda seed: f"{seed}: {KEPT_WIDE[seed]}")
+def test_a_wide_seed_that_once_failed_ends_well(seed: int) -> None:
+    assert run_seed(seed).violations == (), f"python -m tests.swarm --seed {seed} --tell"
 
 
 @pytest.mark.timeout(600)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.model.idle import IdleState, Phase
+from ebbtide.model.pod import WorkloadKind, WorkloadRef
+from ebbtide.model.policy import Schedule, Target
 from ebbtide.ports import PolicyStore
 from ebbtide.simulator.checker.sleepers import LONGEST_WAIT_SECONDS, NAMES, Visitor, Watchman
 from ebbtide.simulator.checker.violations import Violation, ViolationKind
@@ -47,6 +50,12 @@ class Street:
         state = self.rows.find_state(self.first.id)
         assert state is not None
         self.rows.write_state(change(state))
+
+    def retarget(self, **changes: Any) -> None:
+        """The first policy alone, changed."""
+        for policy in self.rows.list_policies():
+            self.rows.delete_policy(policy.id, policy.version)
+        self.first = self.rows.put_policy(replace(self.first, version=0, **changes))
 
     def look_twice(self) -> list[Violation]:
         """Now, and when it has been so for too long."""
@@ -98,3 +107,28 @@ def test_a_wake_that_was_answered_and_forgotten() -> None:
     street.put(lambda state: replace(state, wake_count=0))
     assert found(street.watchman.look()) == [(ViolationKind.WAKE_FORGOTTEN, "reports")]
     assert list(street.watchman.look()) == [], "once is enough"
+
+
+def test_a_group_of_which_one_is_up_while_it_sleeps_is_astray() -> None:
+    street = Street(after=0)
+    both = tuple(WorkloadRef(WorkloadKind.DEPLOYMENT, "default", name) for name in NAMES[:2])
+    street.retarget(target=Target(both))
+    street.want(0)
+    street.put(lambda state: replace(state, phase=Phase.ZERO))
+    assert (ViolationKind.STATE_ASTRAY, "reports") in found(street.look_twice())
+
+
+def test_what_a_schedule_puts_to_sleep_keeps_nobody_waiting() -> None:
+    street = Street()
+    street.retarget(schedules=(Schedule("0 0 * * *", replicas=0),))
+    street.put(lambda state: replace(state, phase=Phase.ZERO))
+    street.want(0)
+    assert street.look_twice() == []
+
+
+def test_of_a_pool_no_replicas_are_known() -> None:
+    street = Street()
+    street.retarget(target=Target(pool="general"))
+    street.put(lambda state: replace(state, phase=Phase.ZERO))
+    street.want(3)
+    assert street.look_twice() == []

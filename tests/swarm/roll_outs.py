@@ -31,6 +31,11 @@ def roll_outs(settings: Settings, chance: random.Random, disturbed: int, tick: i
 
 def _sound(settings: Settings) -> Settings:
     """As the configuration would be refused otherwise: the maximum has room for every minimum."""
+    most = [pool.max_workers for pool in settings.pools]
+    if sum(count or 0 for count in most) < settings.min_workers and None not in most:
+        settings = replace(
+            settings, pools=(replace(settings.pools[0], max_workers=None), *settings.pools[1:])
+        )
     names = {"", *(pool.name for pool in settings.pools)}
     least = max(settings.min_workers, sum(pool.min_workers for pool in settings.pools), 1)
     return replace(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ebbtide.simulator.run.simulate import OnTick, Simulation
 from tests.oracle.witness import Witness
 from tests.swarm.clusters import build
-from tests.swarm.ending import wrong_at_the_end
+from tests.swarm.ending import Churn, wrong_at_the_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,9 @@ def run_or_tell(seed: int) -> Outcome:
 def run_seed(seed: int, on_tick: OnTick | None = None, sleeps: bool = True, wide: bool = True) -> Outcome:
     simulation = Simulation(build(seed, sleeps, wide), on_tick=on_tick)
     Witness(simulation.stage, metrics=not any(fault.startswith("metrics-") for fault in simulation.faults))
+    end = simulation.stage.clock.now() + simulation.scenario.duration_seconds
+    churn = Churn(simulation.stage, end)
     result = simulation.run()
-    ending = (f"at the end: {wrong}" for wrong in wrong_at_the_end(simulation.stage))
+    found = (*wrong_at_the_end(simulation.stage), *churn.wrong_at_the_end())
+    ending = (f"at the end: {wrong}" for wrong in found)
     return Outcome(seed, result.faults, result.ticks, (*result.violations, *ending))

@@ -23,6 +23,7 @@ from ebbtide.core.nodes.sizing import plan_launch
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.timers import track
 from ebbtide.core.nodes.underused import choose_underused
+from ebbtide.core.operations import scale_down
 from ebbtide.core.operations.stopping import why_yield
 from ebbtide.model.check import Gate, NodeCause
 from ebbtide.model.decision import Action, Decision
@@ -285,6 +286,18 @@ def drained(headroom: Headroom, pods: list[Pod]) -> tuple[str, AbortCause]:
 def test_headroom_is_asked_for_again_before_a_removal_is_irrevocable() -> None:
     assert drained(TWO, busy("a2", cpu_milli=500)) == ("", AbortCause.NONE)
     assert drained(TWO, busy("a2")) == (Gate.HEADROOM_KEPT, AbortCause.HEADROOM)
+
+
+@pytest.mark.parametrize(("attempts", "excused"), [(0, True), (1, False)], ids=["not yet", "begun"])
+def test_a_drain_that_headroom_ended_backs_off_where_it_had_begun(attempts: int, excused: bool) -> None:
+    """The pods that it moved may be what took the headroom: the next drain would move them again."""
+    down = make_scale_down(make_removal("a1", state=RemovalState.DRAINED, attempts=attempts))
+    snapshot = make_snapshot((cordoned("a1"), *make_nodes("a2", "a3")), busy("a2"))
+    record = with_work(down, worker_count=3, pod_count=2)
+    situation = make_situation(snapshot, record=record, settings=settings_with(TWO))
+    assert scale_down.gives_way(down, situation), "before anything is launched in its place"
+    after = scale_down.advance(down, situation).state
+    assert (after.abort_cause, after.excused) == (AbortCause.HEADROOM, excused)
 
 
 def test_a_node_that_would_bring_nothing_back_is_not_given_back() -> None:

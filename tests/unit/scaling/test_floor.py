@@ -25,6 +25,11 @@ def test_without_policies_of_pools_nothing_changes() -> None:
     assert settings_for(SETTINGS, [(of_pool("gone"), make_state())]) is SETTINGS
 
 
+def test_a_pool_that_was_asleep_when_it_was_taken_out_of_the_configuration_lowers_no_minimum() -> None:
+    """Its policy and its state stay."""
+    assert settings_for(SETTINGS, [(of_pool("gone"), make_state(Phase.ZERO))]) is SETTINGS
+
+
 def test_a_pool_that_sleeps_may_be_empty_and_the_others_keep_their_minimum() -> None:
     found = settings_for(SETTINGS, [(of_pool(), make_state(Phase.ZERO))])
     assert [pool.min_workers for pool in found.pools] == [0, 0]

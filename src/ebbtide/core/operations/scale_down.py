@@ -52,6 +52,9 @@ from ebbtide.model.operation import (
 from ebbtide.model.record import Record, closed
 from ebbtide.model.settings import Settings
 
+GIVEN_BACK = (AbortCause.NOT_ALLOWED, AbortCause.HEADROOM)
+"""Causes for which its nodes are needed as they are, next to those that excuse it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Abort:
@@ -85,7 +88,7 @@ def gives_way(operation: ScaleDown, situation: Situation) -> bool:
     if operation.abort_reason:
         return any(removal.state is RemovalState.RELEASING for removal in operation.removals)
     abort = _why_abort(operation, situation)
-    return abort is not None and (abort.excused or abort.stop.cause is AbortCause.NOT_ALLOWED)
+    return abort is not None and (abort.excused or abort.stop.cause in GIVEN_BACK)
 
 
 def advance(operation: ScaleDown, situation: Situation) -> Step[ScaleDown, Effect]:
@@ -162,7 +165,10 @@ def _why_abort(operation: ScaleDown, situation: Situation) -> Abort | None:
         return Abort(replaces.stop, replaces.blamed, replaces.excused)
     needed = why_yield(operation, situation) if operation.replaced else None
     if needed is not None:
-        return Abort(needed, excused=True)
+        # The pods that it moved may have taken that headroom: the scheduler need not put them where the plan
+        # did. The next drain would move them again.
+        moved = any(removal.started for removal in operation.removals)
+        return Abort(needed, excused=needed.cause is not AbortCause.HEADROOM or not moved)
     kept = why_may_not_go(operation, situation) if operation.replaced else None
     if kept is not None:
         return Abort(kept)

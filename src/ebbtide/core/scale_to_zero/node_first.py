@@ -154,7 +154,8 @@ def settings_for(settings: Settings, at_work: Sequence[tuple[Policy, IdleState]]
     woken = (policy for policy, state in at_work if state.phase is Phase.WAKING)
     waking = tuple(ref for policy in woken for ref in policy.target.workloads)
     pools = tuple(_pool_for(pool, known) for pool in settings.pools)
-    asleep = {name for name, (_, state) in known.items() if name and state.phase is Phase.ZERO}
+    # One that is no longer configured keeps its policy and its state: it is no part of any minimum.
+    asleep = {pool.name for pool in pools if pool.may_be_empty}
     if asleep:
         awake = sum(max(1, pool.min_workers) for pool in pools if pool.name not in asleep)
         # Nothing is launched elsewhere in place of what sleeps, but what is there is kept as before.
