@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,7 +29,7 @@ from ebbtide.simulator.backtest.runs import (
 )
 from ebbtide.simulator.backtest.sweep import Agreement, agreements, rows_of
 from ebbtide.simulator.recording.file import VERSION, Recorded, write_recording
-from tests.e2e.shell import Shell
+from tests.e2e.shell import COMMAND, Shell, clean_environment
 from tests.stories.playing import POOLS
 from tests.stories.test_recording_files import recording
 
@@ -124,8 +127,34 @@ def test_a_finished_run_is_not_played_again_and_a_line_cut_off_is_ignored(tmp_pa
     other = msgspec.structs.replace(recording(), recorded=Recorded(source="another"))
     assert Results(path).find(Work(other, "month.ebb", work.candidate, 1)) is None
     assert Results(None).find(work) is None
+    kept = Results(tmp_path / "folder")
+    (tmp_path / "folder").mkdir()
     with pytest.raises(ConfigError, match="with --keep"):
-        Results(tmp_path).keep(work, run())
+        kept.keep(work, run())
+
+
+def test_after_a_line_that_was_cut_off_the_next_run_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "month.ebb.runs"
+    first, second = (Work(recording(), "month.ebb", candidates(SETTINGS, [], [], [])[0], n) for n in (1, 2))
+    Results(path).keep(first, run())
+    with path.open("ab") as file:
+        file.write(b'{"key":"cut o')
+    later = Results(path)
+    later.keep(second, run())
+    later.keep(first, run())
+    found = Results(path)
+    assert (found.find(first), found.find(second), found.kept) == (run(), run(), 2)
+
+
+def test_a_file_of_finished_runs_that_is_cut_off_at_any_byte_can_be_continued(tmp_path: Path) -> None:
+    path = tmp_path / "month.ebb.runs"
+    work = Work(recording(), "month.ebb", candidates(SETTINGS, [], [], [])[0], 1)
+    Results(path).keep(work, run())
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        Results(path).keep(work, run())
+        assert Results(path).find(work) == run(), length
 
 
 def test_rows_are_means_with_their_spread_and_the_front_is_marked() -> None:
@@ -210,6 +239,42 @@ def test_a_folder_for_results_that_is_not_there_is_refused_before_anything_runs(
     assert "nothing ran" in refused
     assert "--keep" in refused
     assert shell.files() == ["month.ebb"]
+
+
+@pytest.mark.parametrize("command", ["backtest", "tune"])
+@pytest.mark.parametrize("name", ["folder", "month.ebb"])
+def test_what_is_no_file_of_finished_runs_is_refused_before_anything_runs(
+    shell: Shell, command: str, name: str
+) -> None:
+    """A folder was refused after the first run, and to the recording itself runs were added."""
+    write_recording(shell.folder / "month.ebb", recording(until=4 * 3600))
+    before = (shell.folder / "month.ebb").read_bytes()
+    (shell.folder / "folder").mkdir()
+    refused = shell.run(command, "month.ebb", "--keep", name, code=2).err
+    assert f"{name} " in refused or f"{name}:" in refused
+    assert "nothing ran" in refused
+    assert "--keep" in refused
+    assert shell.files() == ["folder", "month.ebb"]
+    assert (shell.folder / "month.ebb").read_bytes() == before
+
+
+def test_ctrl_c_keeps_what_is_finished_and_says_so_and_the_same_command_continues(shell: Shell) -> None:
+    write_recording(shell.folder / "month.ebb", recording())
+    ask = ("backtest", "month.ebb", "--seeds", "300")
+    kept = shell.folder / "month.ebb.runs"
+    with subprocess.Popen(
+        [COMMAND, *ask], cwd=shell.folder, env=clean_environment(), stderr=subprocess.PIPE, text=True
+    ) as process:
+        while process.poll() is None and not (kept.exists() and kept.read_bytes().count(b"\n") > 1):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    before = kept.read_text().splitlines()
+    assert process.returncode == 130
+    assert f"{len(before)} finished runs" in told
+    assert "Traceback" not in told
+    shell.run("backtest", "month.ebb", "--seeds", str(len(before)))
+    assert kept.read_text().splitlines() == before
 
 
 @pytest.mark.parametrize("command", ["simulate", "backtest", "tune", "forecast"])

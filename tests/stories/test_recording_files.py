@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from ebbtide.config.document import Read
+from ebbtide.config.load import build_config
 from ebbtide.errors import ConfigError
 from ebbtide.simulator.recording.file import (
     VERSION,
@@ -235,6 +237,18 @@ def test_the_command_records_and_simulates(shell: Shell) -> None:
     assert "known: demand 87.5% of the time" in said
     assert "api" not in read_recording(shell.folder / "month.ebb").story["settings"]
     assert json.loads(shell.run("simulate", "month.ebb", "--json").out)["ok"]
+
+
+def test_a_recording_without_a_configuration_names_the_pool_and_the_limit_that_it_has(shell: Shell) -> None:
+    shell.write("trace.csv", TRACE)
+    ask = ("record", "--csv", "trace.csv", "--cpu", "500m", "--memory", "512Mi", "-o", "month.ebb")
+    told = shell.run(*ask).err
+    default = build_config(Read(), {}).settings
+    assert f"at most {default.max_workers} workers" in told
+    assert all(one.name in told for pool in default.pools for one in pool.types)
+    assert "--config" in told
+    shell.write("ebbtide.yaml", CONFIG)
+    assert "--config" not in shell.run(*ask).err
 
 
 def test_a_trace_without_requests_is_refused(shell: Shell) -> None:

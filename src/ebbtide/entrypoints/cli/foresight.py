@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ebbtide.core.words import count_of
 from ebbtide.entrypoints.cli.options import AsJson
 from ebbtide.entrypoints.views.terminal import write_json, write_lines
 from ebbtide.errors import ConfigError, Usage
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ebbtide.model.events import BacktestPublished
     from ebbtide.ports import Store
+    from ebbtide.simulator.backtest.runs import Results
     from ebbtide.simulator.recording.file import Recording
 
 RecordingPath = Annotated[Path, typer.Argument(help="A recording, made by `ebbtide record`.")]
@@ -34,6 +36,8 @@ Address = Annotated[str, typer.Option(help="Address of the Dask or Ray cluster."
 KeptRuns = Annotated[
     Path | None, typer.Option("--keep", help="Where to keep finished runs. Default: next to the recording.")
 ]
+STOPPED = 130
+"""What a shell expects of a command that ended by Ctrl-C."""
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
 LONGEST_SECONDS = 7 * 86_400
 WELL_KNOWN = 0.95
@@ -93,6 +97,7 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
         story_for(work)  # reports what is wrong with any of them before the first one runs
     results = Results(keep or recording.with_name(f"{recording.name}.runs"))
     with (
+        _told_if_stopped(results),
         progress_bar("playing", len(works)) as bar,
         Sweep(results, machines, lambda _: bar.advance(bar.task_ids[0])) as sweep,
     ):
@@ -162,6 +167,20 @@ def progress_bar(says: str, total: int) -> Iterator[Progress]:
     with Progress(console=Console(file=sys.stderr), disable=not sys.stderr.isatty(), transient=True) as bar:
         bar.add_task(says, total=total)
         yield bar
+
+
+@contextmanager
+def _told_if_stopped(results: Results) -> Iterator[None]:
+    """Ctrl-C loses nothing but the runs that are being played."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(
+            f"ebbtide: stopped. {count_of(results.kept, 'finished run')} in {results.path}: the same command "
+            "continues there.",
+            file=sys.stderr,
+        )
+        raise typer.Exit(STOPPED) from None
 
 
 def _write(path: Path, text: str) -> None:
@@ -260,7 +279,11 @@ def tune(  # noqa: PLR0913, PLR0917 - one for each option
     machines = Machines(workers, backend, address)
     found = _read(recording)
     results = Results(keep or recording.with_name(f"{recording.name}.runs"))
-    with progress_bar("learning", evals) as bar, Sweep(results, machines) as sweep:
+    with (
+        _told_if_stopped(results),
+        progress_bar("learning", evals) as bar,
+        Sweep(results, machines) as sweep,
+    ):
         tuned = tuned_for(
             found,
             recording.name,

@@ -201,12 +201,12 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
         ),
     ] = False,
 ) -> None:
-    """Record the demand on a cluster as one file, for `simulate`, `backtest` and `forecast`."""
+    """Record the demand on a cluster as one file, for `simulate`, `backtest`, `tune` and `forecast`."""
     from ebbtide.config.document import Read, read_document
     from ebbtide.config.load import FILE_NAME, build_config
     from ebbtide.config.section import read_cpu_milli, read_memory_mib
     from ebbtide.entrypoints.recordings import RecordingRequest, record_prometheus
-    from ebbtide.entrypoints.views.foresight import said_of
+    from ebbtide.entrypoints.views.foresight import said_of, without_file
     from ebbtide.simulator.recording.file import anonymised, settings_of, with_first_nodes, write_recording
     from ebbtide.simulator.recording.trace import TracePods, record_trace
     from ebbtide.simulator.story.parse import story_of
@@ -257,6 +257,8 @@ def record(  # noqa: PLR0913, PLR0917 - one for each option
         history.done()
     seconds, workloads = recording.story["until"], len(recording.demand)
     print(f"{output}: {said_of(recording.recorded, seconds, workloads, size)}")
+    if file is None:
+        print(without_file(built.settings), file=sys.stderr)
 
 
 def _objects(config: Config, dump: str | None) -> tuple[ClusterView | None, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ebbtide.core.words import a_while, count_of
 from ebbtide.model.events import BacktestPublished, TriedSettings
+from ebbtide.model.settings import Settings
 from ebbtide.simulator.backtest.runs import AS_RECORDED
 from ebbtide.simulator.backtest.sweep import Agreement, Row
 from ebbtide.simulator.recording.file import Recorded
@@ -155,6 +156,17 @@ def said_of(recorded: Recorded, seconds: float, workloads: int, size: int) -> st
     )
     known = f"; known: {parts}" if parts else ""
     return f"{count_of(workloads, 'workload')} over {a_while(round(seconds))}, {size:,} bytes{known}"
+
+
+def without_file(settings: Settings) -> str:
+    """Where a recording has its settings from, if nobody wrote any."""
+    pools = " and ".join(
+        f"pool {pool.name} ({', '.join(one.name for one in pool.types)})" for pool in settings.pools
+    )
+    return (
+        f"There is no ebbtide.yaml here. The recording has the default settings: {pools}, at most "
+        f"{count_of(settings.max_workers, 'worker')}. Record again with --config to use yours."
+    )
 
 
 def tuning_lines(tuned: Tuned, recording: str) -> list[Text | str]:

@@ -235,37 +235,66 @@ class _Kept(msgspec.Struct, frozen=True):
     run: Run
 
 
+FIRST_BYTES = b'{"key":"'
+"""Of every file of finished runs."""
+
+
 class Results:
     """Finished runs by their key, one line each. A line that was cut off is as if it was never written."""
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
+        self.path = path
         self._known: dict[str, Run] = {}
-        if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+        self._cut = False
+        """Whether the last line was cut off: what follows begins a new one."""
+        if path is not None:
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
             raise Usage(
                 f"there is no folder {path.parent} that you may write to, and finished runs are kept there; "
                 "nothing ran. Make it, or name another file with --keep."
             )
-        if path is not None and path.is_file():
-            for line in path.read_bytes().splitlines():
-                try:
-                    kept = typed.decode(line, _Kept)
-                except msgspec.DecodeError:
-                    continue
-                self._known[kept.key] = kept.run
+        if not path.exists():
+            return
+        if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
+            raise Usage(
+                f"finished runs cannot be kept in {path}: it is no file that you may read and write; nothing "
+                "ran. Name another file with --keep."
+            )
+        content = path.read_bytes()
+        if not FIRST_BYTES.startswith(content.partition(b"\n")[0][: len(FIRST_BYTES)]):
+            raise Usage(
+                f"{path} holds something else than finished runs, which would be added to it; nothing ran. "
+                "Name another file with --keep."
+            )
+        self._cut = bool(content) and not content.endswith(b"\n")
+        for line in content.splitlines():
+            try:
+                kept = typed.decode(line, _Kept)
+            except msgspec.DecodeError:
+                continue
+            self._known[kept.key] = kept.run
+
+    @property
+    def kept(self) -> int:
+        return len(self._known)
 
     def find(self, work: Work) -> Run | None:
         return self._known.get(work.key)
 
     def keep(self, work: Work, run: Run) -> None:
         self._known[work.key] = run
-        if self._path is None:
+        if self.path is None:
             return
+        line = msgspec.json.encode(_Kept(work.key, run)) + b"\n"
         try:
-            with self._path.open("ab") as file:
-                file.write(msgspec.json.encode(_Kept(work.key, run)) + b"\n")
+            with self.path.open("ab") as file:
+                file.write(b"\n" + line if self._cut else line)
         except OSError as error:
             raise ConfigError(
-                f"the results cannot be kept in {self._path}: {error.strerror}. Name a file that you may "
+                f"the results cannot be kept in {self.path}: {error.strerror}. Name a file that you may "
                 "write to with --keep."
             ) from error
+        self._cut = False
