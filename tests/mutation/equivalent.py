@@ -930,4 +930,22 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "least = target.replicas if effect.exact or not seen.replicas else 1",
         "what is up has one replica at least",
     ),
+    Equivalent(
+        "engine.journal.consolidation_entry",
+        "if decision.consolidation is None or not rules.enabled:",
+        "if decision.consolidation is None:",
+        "where consolidation is off a decision has no evaluation",
+    ),
+    Equivalent(
+        "engine.steady.Steady.sees_again",
+        "return seen is not None and _same_sight(snapshot, seen)",
+        "return seen is not None and _same_sight(seen, snapshot)",
+        "the comparison is the same from both sides",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.round.IdleRounds._over_all",
+        "self._of_pools = [policy for policy in policies if policy.target.pool]",
+        "self._of_pools = [policy for policy in policies if True]",
+        "a policy without a pool changes no pool",
+    ),
 )
