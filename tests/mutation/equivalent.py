@@ -948,4 +948,22 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "self._of_pools = [policy for policy in policies if True]",
         "a policy without a pool changes no pool",
     ),
+    Equivalent(
+        "engine.record_machine.LeasedRun.renew",
+        "self.leased.renew(); self.record = self.ports.store.load()",
+        "self.record = self.ports.store.load(); self.leased.renew()",
+        "who writes without the lease in between may write after both as well",
+    ),
+    Equivalent(
+        "engine.record_machine.LeasedRun.reload",
+        "self.record = self.ports.store.load(); self.look()",
+        "self.look(); self.record = self.ports.store.load()",
+        "both are read after the conflict; what only one of them shows yet counts after a grace",
+    ),
+    Equivalent(
+        "engine.record_machine.LeasedRun.is_waited_for",
+        "return self.ports.arrived_at() > self.decides_since",
+        "return self.ports.arrived_at() >= self.decides_since",
+        "a pod that comes at the very moment of the look: nothing is promised to the moment",
+    ),
 )
