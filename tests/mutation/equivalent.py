@@ -966,4 +966,16 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "return self.ports.arrived_at() >= self.decides_since",
         "a pod that comes at the very moment of the look: nothing is promised to the moment",
     ),
+    Equivalent(
+        "engine.record_machine.RecordMachine.absorb",
+        "run.sentences.extend((entry.says for entry in entries)); run.ports.observer.performed(outcomes)",
+        "run.ports.observer.performed(outcomes); run.sentences.extend((entry.says for entry in entries))",
+        "an observer looks at the outcomes alone",
+    ),
+    Equivalent(
+        "engine.record_machine.run_lane",
+        "run.advance_found(partial(open_in, lane)); run.ended.add(lane)",
+        "run.ended.add(lane); run.advance_found(partial(open_in, lane))",
+        "where a lane does not come to its end, the tick ends with it",
+    ),
 )
