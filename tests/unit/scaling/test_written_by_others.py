@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ebbtide.engine.scale_to_zero.policies import Policies
+from ebbtide.engine.scale_to_zero.round import FALL_TRIES
 from ebbtide.errors import Conflict, NotFound, Throttled
 from ebbtide.model.idle import IdleState, Phase, WakeReason
 from ebbtide.model.pod import Workload
@@ -244,3 +245,18 @@ def test_a_schedule_that_wakes_sets_its_number_although_somebody_started_a_few()
     harness.clock.sleep(120)
     harness.round()
     assert harness.memory_workloads.read(WEB).replicas == 3
+
+
+def test_of_a_fall_that_there_was_no_time_to_repeat_it_is_not_said_that_others_changed_it_often() -> None:
+    harness = about_to_sleep()
+    times: list[int] = []
+
+    def change(seen: Workload, replicas: int) -> None:
+        times.append(replicas)
+        harness.memory_workloads.put(seen.ref)
+        harness.clock.sleep(120)
+
+    harness.memory_workloads.before_scale = change
+    says = harness.round()
+    assert (times, harness.phase()) == ([0], Phase.FALLING)
+    assert f"{FALL_TRIES} times" not in says
