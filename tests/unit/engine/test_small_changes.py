@@ -124,6 +124,8 @@ def test_while_a_pod_is_pending_a_removal_takes_one_step_for_each_look() -> None
         run.decides_since = small.clock.now()
         run.advance_found(lambda record: record.operation)
         seen.append(state_of(small.record))
+        if seen[-1] == RemovalState.DRAINED:
+            assert small.record.last_said.endswith(run.sentences[-1]), "status says what was done last"
     assert seen.index(RemovalState.DRAINED) < seen.index(RemovalState.TERMINATING)
 
 

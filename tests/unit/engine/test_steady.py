@@ -363,3 +363,12 @@ def test_where_something_may_be_done_a_decision_is_used_again_only_once_the_same
     assert repeated == [False, False, True, True]
     assert quiet.decision is not None
     assert quiet.decision.action is Action.NOTHING
+
+
+def test_a_tick_sees_the_same_again_only_after_it_has_seen_it() -> None:
+    quiet = Quiet()
+    assert not quiet.thinking.sees_again(quiet.snapshot)
+    quiet.tick()
+    assert quiet.thinking.sees_again(quiet.snapshot)
+    quiet.view(nodes=make_nodes("a1", "b1"))
+    assert not quiet.thinking.sees_again(quiet.snapshot)

@@ -6,6 +6,7 @@ The tests of the operation ask for the cause.
 from __future__ import annotations
 
 from ebbtide.core.operations import scale_down
+from ebbtide.core.operations.removals import obstacle
 from ebbtide.core.operations.stopping import why_yield
 from ebbtide.model.operation import RemovalState, ScaleDown, SlotState
 from ebbtide.model.pool import RemovalReason
@@ -81,3 +82,9 @@ def test_why_all_of_it_ends() -> None:
     assert said(make_scale_down(make_removal("a1", state=RemovalState.RELEASED))) == "a1 was given up"
     irrevocable = make_scale_down(make_removal("a1", state=RemovalState.TERMINATING))
     assert said(irrevocable, NOW + 900) == "not finished after 15 min"
+
+
+def test_what_kept_a_removal_is_said_by_its_own_reason_where_it_has_one() -> None:
+    waiting = make_removal("a1", state=RemovalState.DRAINING, reason="its budget allows none")
+    assert obstacle(waiting) == "its budget allows none"
+    assert obstacle(make_removal("a1", state=RemovalState.DRAINING)) != ""

@@ -143,7 +143,9 @@ def test_at_the_limit_of_an_hour_it_is_said_that_this_is_waited_for() -> None:
     following = moves.next_moves(operation, at(seen(pod), operation, evictions=(NOW - 60,) * limit))
     assert following.started == ()
     assert following.waits
-    one_left = at(seen(pod), operation, evictions=(NOW - 60,) * (limit - 1))
+    first, second = pods_of("one", "two")
+    operation = planned(first, second)
+    one_left = at(seen(first, second), operation, evictions=(NOW - 60,) * (limit - 1))
     assert len(moves.next_moves(operation, one_left).started) == 1
 
 

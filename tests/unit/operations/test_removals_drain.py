@@ -287,3 +287,24 @@ def test_row_36_what_the_api_server_said_about_a_put_off_eviction_is_kept_as_the
     failed, _ = advance_removal(put_off, make_situation(seen, now=DRAINING.drain_deadline))
     assert (failed.why, failed.about) == (RemovalCause.TOO_LONG, "default/web")
     assert failed.reason.endswith(said), "a person can act on what the server said"
+
+
+PLAYED = make_pod(
+    "server",
+    memory_mib=4096,
+    node_name="a1",
+    annotations=(("ebbtide.dev/plan", "payperplay"), ("ebbtide.dev/tier", "small")),
+)
+
+
+@pytest.mark.parametrize(
+    ("players", "interrupted", "evicted"), [(3, False, 0), (0, False, 1), (3, True, 1), (0, True, 1)]
+)
+def test_a_server_on_which_somebody_plays_is_evicted_only_where_the_cloud_takes_its_node(
+    players: int, interrupted: bool, evicted: int
+) -> None:
+    snapshot = with_pods(fleet(cordoned()), PLAYED)
+    snapshot = replace(snapshot, players=((PLAYED.full_name, players),))
+    record = HURRIED if interrupted else make_record()
+    _, effects = advance_removal(DRAINING, make_situation(snapshot, record=record))
+    assert [type(effect) for effect in effects] == [Evict] * evicted

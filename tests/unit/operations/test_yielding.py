@@ -249,3 +249,18 @@ def test_a_removal_of_a_pool_that_is_gone_names_its_node_although_only_its_insta
     stop = why_may_not_go(unnamed, situation)
     assert stop is not None
     assert (stop.cause, stop.about) == (AbortCause.NOT_ALLOWED, "a1")
+
+
+@pytest.mark.parametrize("excused", [False, True])
+def test_a_release_that_takes_too_long_is_no_failure_and_a_removal_is(excused: bool) -> None:
+    """What was begun only to lift a stray cordon has removed nothing because nothing was to be removed."""
+    late = replace(ONE, started_at=NOW - 100_000, excused=excused)
+    after = scale_down.advance(late, make_situation(seen(), record=with_work(late))).state
+    assert (after.abort_reason != "", after.excused) == (True, excused)
+
+
+def test_an_operation_with_one_node_gone_and_another_on_its_way_is_not_over() -> None:
+    gone = make_removal("a2", state=RemovalState.GONE)
+    assert not scale_down.is_settled(make_scale_down(gone, *ONE.removals))
+    assert not scale_down.is_settled(make_scale_down(*ONE.removals, gone))
+    assert scale_down.is_settled(make_scale_down(gone))

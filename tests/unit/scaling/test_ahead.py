@@ -183,3 +183,47 @@ def test_a_log_that_cannot_be_read_wakes_nothing_and_is_said() -> None:
     assert "nothing was woken ahead of use: away" in says
     state: IdleState = made.state
     assert state.phase is Phase.ZERO
+
+
+def test_a_policy_that_is_deleted_meanwhile_is_not_woken_and_stops_no_round() -> None:
+    made = harness()
+
+    class Deleted:
+        def __getattr__(self, name: str) -> object:
+            return getattr(made.rows, name)
+
+        def find_policy(self, _: str) -> None:
+            return None
+
+    made.round(made.runner(looks_ahead=True, policies=Deleted()))
+    assert made.state.phase is Phase.ZERO
+
+
+def test_what_sleeps_again_in_the_same_quarter_is_not_woken_a_second_time() -> None:
+    made = harness()
+    made.round()
+    woken = made.state
+    made.put(phase=Phase.ZERO, idle_since=made.now - 50_000)
+    made.memory_workloads.put(made.policies[0].target.workloads[0], replicas=0, ready_replicas=0)
+    made.round()
+    assert (made.state.phase, made.state.wake_count) == (Phase.ZERO, woken.wake_count)
+
+
+def test_use_is_known_from_every_page_of_a_long_log() -> None:
+    """Each night is many stretches here: its price changed every few minutes."""
+    made = harness(days=1)
+    begun, pieces = MIDNIGHT - 14 * DAY, 80
+    parts = [
+        stretch(Phase.ZERO, night.since + piece * step, night.since + (piece + 1) * step)
+        for night in sleeps(14, begun)
+        for step in [(night.until - night.since) // pieces]
+        for piece in range(pieces)
+    ]
+    made.store.append(
+        [
+            entry_of(f"a-{number:06d}", each.until, StretchClosed(each), each.policy_id)
+            for number, each in enumerate(parts)
+        ]
+    )
+    made.round()
+    assert (made.state.phase, made.state.wake_reason) == (Phase.WAKING, WakeReason.SCHEDULED)

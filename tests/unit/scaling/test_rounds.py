@@ -12,7 +12,7 @@ from ebbtide.engine.scale_to_zero.scaling import LEAST_BUDGET_SECONDS, RoundRepo
 from ebbtide.errors import Retryable
 from ebbtide.model.idle import Phase, PolicyCause
 from ebbtide.model.pod import WorkloadRef
-from ebbtide.model.policy import Schedule, Signal, SignalKind
+from ebbtide.model.policy import Schedule, Signal, SignalKind, Target
 from tests.builders import NOW, make_settings
 from tests.policy_harness import (
     DEFAULTS,
@@ -156,3 +156,17 @@ def test_a_round_that_is_longer_than_its_lease_renews_it_between_policies() -> N
     harness.memory_workloads.before_scale = lambda seen, replicas: harness.clock.sleep(146)
     report = harness.scaling.round("runner", harness.clock.now() + 3600)
     assert (report.fell, report.left) == (3, 0)
+
+
+def test_a_policy_of_a_pool_that_is_made_later_counts_from_the_next_round_on() -> None:
+    harness = harness_of("a")
+    settings = make_settings()
+    assert harness.scaling.settings_now(settings) is settings
+    made = harness.rows.put_policy(
+        make_policy("nodes", target=Target(pool=settings.pools[0].name), id=policy_id(2))
+    )
+    state = harness.rows.find_state(made.id)
+    assert state is not None
+    harness.rows.write_state(replace(state, phase=Phase.ZERO, checked_at=harness.now))
+    last(harness)
+    assert harness.scaling.settings_now(settings).pools[0].may_be_empty

@@ -10,18 +10,23 @@ from typing import Any, cast
 import pytest
 
 from ebbtide.engine.scale_to_zero.policies import Policies
-from ebbtide.errors import Conflict, NotFound
+from ebbtide.engine.scale_to_zero.round import FALL_TRIES
+from ebbtide.errors import Conflict, NotFound, Throttled
 from ebbtide.model.idle import IdleState, Phase, WakeReason
 from ebbtide.model.pod import Workload
 from ebbtide.model.policy import Target
 from ebbtide.ports import PolicyStore
+from tests.builders import NOW
 from tests.policy_harness import (
+    QUERY,
     MemoryWorkloads,
     PolicyHarness,
+    make_policy,
     make_ref,
     make_workload,
     policy_id,
 )
+from tests.unit.scaling.test_scaling import MORNING, NIGHT, at
 
 WEB, OTHER = make_ref(), make_ref("other")
 
@@ -145,3 +150,113 @@ def test_the_calls_of_a_wake_are_no_calls_to_zero_of_what_falls_asleep_again_mea
     harness = asleep()
     state = woken_while(harness, phase=Phase.FALLING, idle_since=harness.now - 3600)
     assert (state.phase, harness.memory_workloads.read(WEB).replicas) == (Phase.FALLING, 2)
+
+
+def about_to_sleep(*workloads: Workload) -> PolicyHarness:
+    """Idle for so long that the next round puts it to sleep."""
+    harness = PolicyHarness(memory_workloads=MemoryWorkloads(*(workloads or (make_workload(),))))
+    harness.rounds(2100)
+    harness.clock.sleep(60)
+    assert harness.phase() is Phase.IDLE
+    return harness
+
+
+def test_what_changes_while_it_goes_to_sleep_is_looked_at_again_and_sleeps_in_the_same_round() -> None:
+    harness = about_to_sleep()
+    met: list[int] = []
+
+    def change(seen: Workload, replicas: int) -> None:
+        if not met:
+            met.append(replicas)
+            harness.memory_workloads.put(seen.ref)
+
+    harness.memory_workloads.before_scale = change
+    harness.round()
+    assert (met, harness.phase(), harness.memory_workloads.calls) == ([0], Phase.ZERO, [(WEB, 0)])
+
+
+def test_a_pool_is_asleep_in_the_round_in_which_it_falls() -> None:
+    """Nothing is to be called for it."""
+    harness = PolicyHarness((make_policy(target=Target(pool="workers")),), MemoryWorkloads())
+    phases = set()
+    for _ in range(60):
+        harness.clock.sleep(60)
+        harness.round()
+        phases.add(harness.phase())
+    assert phases == {Phase.IDLE, Phase.ZERO}
+
+
+class BusyOnce:
+    """A store that does not take the second write of a state."""
+
+    def __init__(self, inner: PolicyStore) -> None:
+        self._inner = inner
+        self._writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def write_state(self, *given: Any) -> IdleState:
+        self._writes += 1
+        if self._writes == 2:
+            raise Throttled("the store is busy")
+        written: IdleState = self._inner.write_state(*given)
+        return written
+
+
+def test_a_wake_whose_answer_could_not_be_noted_says_so_and_is_carried_out() -> None:
+    harness = asleep()
+    woken = harness.runner(policies=cast(PolicyStore, BusyOnce(harness.rows))).wake(
+        policy_id(), WakeReason.MANUAL
+    )
+    assert "the store is busy" in woken.message
+    assert harness.memory_workloads.read(WEB).replicas == 2
+
+
+class Deleting:
+    """A store in which a policy is deleted just before its state is asked for."""
+
+    def __init__(self, inner: PolicyStore) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def find_state(self, policy: str) -> IdleState | None:
+        for each in self._inner.list_policies():
+            self._inner.delete_policy(each.id, each.version)
+        return self._inner.find_state(policy)
+
+
+def test_a_policy_that_is_deleted_before_its_wake_is_made_again_stops_no_round() -> None:
+    harness = asleep()
+    calls = list(harness.memory_workloads.calls)
+    harness.put(phase=Phase.WAKING, wake_count=1, last_wake_at=harness.now - 600, last_scaled_at=0)
+    harness.round(harness.runner(policies=cast(PolicyStore, Deleting(harness.rows))))
+    assert list(harness.rows.list_policies()) == []
+    assert harness.memory_workloads.calls == calls
+
+
+def test_a_schedule_that_wakes_sets_its_number_although_somebody_started_a_few() -> None:
+    harness = PolicyHarness((make_policy(created_at=NOW, schedules=(NIGHT, MORNING)),), values={QUERY: 9.0})
+    at(harness, 20, 1)
+    at(harness, 7, 59)
+    harness.memory_workloads.put(WEB, replicas=1, ready_replicas=1)
+    harness.clock.sleep(120)
+    harness.round()
+    assert harness.memory_workloads.read(WEB).replicas == 3
+
+
+def test_of_a_fall_that_there_was_no_time_to_repeat_it_is_not_said_that_others_changed_it_often() -> None:
+    harness = about_to_sleep()
+    times: list[int] = []
+
+    def change(seen: Workload, replicas: int) -> None:
+        times.append(replicas)
+        harness.memory_workloads.put(seen.ref)
+        harness.clock.sleep(120)
+
+    harness.memory_workloads.before_scale = change
+    says = harness.round()
+    assert (times, harness.phase()) == ([0], Phase.FALLING)
+    assert f"{FALL_TRIES} times" not in says
