@@ -15,6 +15,7 @@
     ├── Unanswered       no definite answer: it may have been done
     └── Final            definitely not done, and repeating it will not help
         ├── NoCapacity       the cloud has none of this type, market and zone now
+        │   └── OfferRefused     nor will it: the type does not go with the image, or is not sold there
         ├── NotFound         there is no such thing
         ├── NotOurs          fenced off: another owner, another node under the name, a newer token
         ├── KeyUsed          a key that counts once was used before
@@ -137,6 +138,11 @@ class Final(EbbtideError):
 
 class NoCapacity(Final):
     pass
+
+
+class OfferRefused(NoCapacity):
+    """About the offer itself, so another one may do. Never about permissions, quotas or the rest of the
+    request, which would be refused for every offer."""
 
 
 class NotFound(Final):

@@ -57,6 +57,28 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return ask
 
 
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("wake web", 1),
+        ("wake --all", 0),
+        ("policy show web", 1),
+        ("policy list", 0),
+        ("policy delete web --yes", 1),
+        ("policy pause web", 1),
+        ("policy resume web", 1),
+        ("policy keep-up web --for 3h", 1),
+        ("resume", 0),
+    ],
+)
+def test_a_command_about_what_is_not_there_leaves_no_file_behind(
+    ask: Ask, tmp_path: Path, command: str, code: int
+) -> None:
+    told = ask(*command.split(), code=code)
+    assert list(tmp_path.iterdir()) == []
+    assert not told.err or "there is no policy 'web'" in told.err
+
+
 def config() -> Config:
     return build_config(Read(), {})
 

@@ -21,7 +21,7 @@ import yaml
 
 from ebbtide import outgoing
 from ebbtide.adapters.clouds import aws, hetzner
-from ebbtide.adapters.clouds.aws import translated as translated_aws
+from ebbtide.adapters.clouds.aws_errors import translated as translated_aws
 from ebbtide.adapters.clouds.hetzner import translated as translated_hetzner
 from ebbtide.adapters.kube.connection import connect
 from ebbtide.adapters.prometheus.asking import Prometheus, PrometheusSource, Unknown

@@ -158,7 +158,7 @@ OF_SLOTS = (
         "a launch without an answer is tried elsewhere",
         "absorb_slot",
         "replace(slot, reason=outcome.detail, why=SlotCause.NO_ANSWER)",
-        "_try_next(slot, outcome.detail, settings, now, serves)",
+        "_try_next(slot, outcome, settings, now, serves)",
         ("explorer:scale-up",),
     ),
     Mutant(

@@ -152,7 +152,9 @@ class LaunchingKeys(Section):
         DEFAULTS.launch_timeout_seconds, "How long a launch without a definite answer is repeated.", 1
     )
     offer_rest_sec: int = seconds(
-        DEFAULTS.offer_rest_seconds, "For how long a type in a zone that had no capacity is tried last."
+        DEFAULTS.offer_rest_seconds,
+        "For how long a type in a zone that had no capacity is tried last. One that the cloud refuses for "
+        "what it is, as with a wrong image, is skipped for so long, twice as long each time, up to a day.",
     )
     gone_grace_sec: int = seconds(
         DEFAULTS.gone_grace_seconds,

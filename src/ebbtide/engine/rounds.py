@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
 from ebbtide.core.nodes.unwell import is_lost
 from ebbtide.engine.ports import Ports
-from ebbtide.errors import Conflict, EbbtideError, Final, LeaseLost, NoCapacity, Retryable
+from ebbtide.errors import Conflict, EbbtideError, Final, LeaseLost, NoCapacity, OfferRefused, Retryable
 from ebbtide.model.effect import (
     Broken,
     Cordon,
@@ -140,7 +140,7 @@ def perform(
         try:
             return _do(effect, ports, settings, lease)
         except EbbtideError as error:
-            return Outcome(effect, failure(error), str(error))
+            return Outcome(effect, failure(error), str(error), unfit=isinstance(error, OfferRefused))
 
     outcomes: list[Outcome] = []
     for launches, group in groupby(effects, key=lambda effect: isinstance(effect, Launch)):

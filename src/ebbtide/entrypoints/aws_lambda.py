@@ -134,7 +134,8 @@ def open_ports() -> tuple[Ports, Settings, Scaling | None]:
 
 def fetch_kubeconfig(parameter: str, folder: Path) -> Path:
     """From SSM into a file that only we can read; asked again for each run, since it may be renewed."""
-    from ebbtide.adapters.clouds.aws import make_client, translated
+    from ebbtide.adapters.clouds.aws import make_client
+    from ebbtide.adapters.clouds.aws_errors import translated
 
     client = make_client("ssm")
     try:

@@ -135,6 +135,8 @@ class Outcome:
     detail: str = ""
     instance: Instance | None = None
     """The instance that a launch made or found."""
+    unfit: bool = False
+    """Of a launch without capacity: the cloud refuses the offer itself, and will refuse it again."""
 
 
 @dataclass(frozen=True, slots=True)

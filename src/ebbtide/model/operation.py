@@ -76,6 +76,8 @@ class Slot:
     shut_since: int = 0
     """While terminating: since when a node that joined too late has been cordoned and empty."""
     why: SlotCause = SlotCause.NONE
+    unfit: tuple[str, ...] = ()
+    """Those of `refused` that the cloud refuses for what they are: the type does not go with the image."""
 
     @property
     def settled(self) -> bool:

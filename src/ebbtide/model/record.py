@@ -69,6 +69,19 @@ class CapacityBackoff:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedOffer:
+    """A `zone/market/type` that the cloud refuses for what it is: not asked for until then, unless its pool
+    is launched with another configuration by now. Forgotten when it was not refused again for long enough."""
+
+    offer: str
+    pool: str
+    launch_hash: str
+    times: int
+    until: int
+    forget_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Missing:
     """Since when an orphan (an instance without node, or a node without instance) has been seen."""
 
@@ -213,6 +226,7 @@ class Record:
     rests: tuple[DrainBackoff, ...] = ()
     drain_failures: tuple[DrainFailures, ...] = ()
     offer_rests: tuple[CapacityBackoff, ...] = ()
+    refused_offers: tuple[RefusedOffer, ...] = ()
     orphans: tuple[Missing, ...] = ()
     emptied: tuple[Emptied, ...] = ()
     """Workers that are empty now, by node UID."""

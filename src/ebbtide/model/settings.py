@@ -58,6 +58,8 @@ class PoolDemand:
 NO_CONSOLIDATION = ConsolidationSettings()
 LONGEST_REST_SECONDS = 86_400
 """A node that can never be drained is tried once a day, or as seldom as `node_rest_seconds` says."""
+REFUSAL_KNOWN_SECONDS = 86_400
+"""After its wait: an offer that is refused again within this time waits twice as long."""
 
 
 class JudgedBy(StrEnum):
@@ -183,6 +185,11 @@ class Settings:
         """How long nothing voluntary chooses a node after so many failed drains in a row."""
         doubled = self.node_rest_seconds << min(max(failures - 1, 0), 20)
         return max(self.node_rest_seconds, min(doubled, LONGEST_REST_SECONDS))
+
+    def refused_seconds(self, times: int) -> int:
+        """How long an offer is not asked for that the cloud refused for what it is, so often in a row."""
+        doubled = self.offer_rest_seconds << min(max(times - 1, 0), 20)
+        return max(self.offer_rest_seconds, min(doubled, LONGEST_REST_SECONDS))
 
     def batch_up(self, workers: int) -> int:
         """How many nodes one scale-up may launch in a cluster of so many workers."""

@@ -9,7 +9,7 @@ import pytest
 
 from ebbtide.adapters.clouds import identity
 from ebbtide.adapters.clouds.aws import Ec2Cloud, Ec2Settings
-from ebbtide.errors import ConfigError, Final, NoCapacity, NotOurs, Retryable, Unanswered
+from ebbtide.errors import ConfigError, Final, NoCapacity, NotOurs, OfferRefused, Retryable, Unanswered
 from ebbtide.model.effect import Launch
 from ebbtide.model.events import Transition
 from ebbtide.model.operation import Slot, SlotState
@@ -93,7 +93,7 @@ def test_a_launch_template_gives_what_is_not_said() -> None:
         ("SpotMaxPriceTooLow", 400, NoCapacity, "spot price"),
         ("MaxSpotInstanceCountExceeded", 400, NoCapacity, "higher quota"),
         ("VcpuLimitExceeded", 400, NoCapacity, "higher quota"),
-        ("Unsupported", 400, NoCapacity, "does not offer it there"),
+        ("Unsupported", 400, OfferRefused, "refuses this type there"),
         ("UnauthorizedOperation", 403, Final, "IAM policy"),
         ("AuthFailure", 401, Final, "credentials"),
         ("ExpiredToken", 400, Final, "expired"),

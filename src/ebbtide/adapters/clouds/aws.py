@@ -1,161 +1,26 @@
-"""EC2 as a cloud: one instance for each slot, found again by its token and tags; and the meaning of AWS
-errors.
+"""EC2 as a cloud: one instance for each slot, found again by its token and tags.
 
 A launch is idempotent by a ClientToken that is derived from the slot's key. Its tags are set in the same
 call, so no instance is ever without them. boto3 does not retry: we must know whether a reply was lost.
 Nothing without the cluster's tag is ever terminated.
-
-A definite "no" is told apart from no answer. After the first, another offer may be tried; after the
-second, only the same request may be repeated. Each message has the next step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from ebbtide.adapters.clouds import identity
+from ebbtide.adapters.clouds.aws_errors import GONE, AwsAnswered, translated
 from ebbtide.adapters.clouds.joins import Join, ec2_metadata, user_data
-from ebbtide.errors import (
-    ConfigError,
-    EbbtideError,
-    Final,
-    NoCapacity,
-    NotOurs,
-    Retryable,
-    Throttled,
-    Unanswered,
-)
+from ebbtide.errors import ConfigError, Final, NotOurs, Retryable, Unanswered
 from ebbtide.extras import how_to_add
 from ebbtide.model.effect import Launch
 from ebbtide.model.operation import Slot
 from ebbtide.model.pool import Pool
 from ebbtide.model.snapshot import Instance, InstanceState, Market
-from ebbtide.outgoing import guarded_aws, refusal_in
-
-NO_CAPACITY = {
-    "InsufficientInstanceCapacity": "EC2 has no capacity for it now",
-    "InsufficientHostCapacity": "EC2 has no capacity for it now",
-    "InsufficientCapacity": "EC2 has no capacity for it now",
-    "InsufficientFreeAddressesInSubnet": "its subnet has no free address: enlarge it or name another",
-    "SpotMaxPriceTooLow": "the spot price is above the on-demand price",
-    "MaxSpotInstanceCountExceeded": "the account's spot limit is reached: ask AWS for a higher quota",
-    "VcpuLimitExceeded": "the account's vCPU limit is reached: ask AWS for a higher quota",
-    "InstanceLimitExceeded": "the account's instance limit is reached: ask AWS for a higher quota",
-    "Unsupported": "EC2 does not offer it there",
-}
-THROTTLED = frozenset(
-    {
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "Throttling",
-        "ThrottlingException",
-        "ThrottledException",
-        "TooManyRequestsException",
-        "BandwidthLimitExceeded",
-        "EC2ThrottledException",
-    }
-)
-_CREDENTIALS = "check the credentials of this process"
-NEXT_STEPS = {
-    "UnauthorizedOperation": "allow it in the IAM policy (see deploy/lambda/template.yaml)",
-    "AccessDenied": "allow it in the IAM policy (see deploy/lambda/template.yaml)",
-    "AccessDeniedException": "allow it in the IAM policy (see deploy/lambda/template.yaml)",
-    "AuthFailure": _CREDENTIALS,
-    "InvalidClientTokenId": _CREDENTIALS,
-    "SignatureDoesNotMatch": _CREDENTIALS,
-    "UnrecognizedClientException": _CREDENTIALS,
-    "ExpiredToken": f"{_CREDENTIALS}: they have expired",
-    "ExpiredTokenException": f"{_CREDENTIALS}: they have expired",
-    "RequestExpired": "set the clock of this machine, or renew the credentials",
-    "OptInRequired": "finish the sign-up of this AWS account",
-    "PendingVerification": "wait until AWS has verified this account",
-    "InvalidAMIID.NotFound": "correct aws.image: there is no such AMI in this region",
-    "InvalidAMIID.Malformed": "correct aws.image: it is not an AMI id",
-    "InvalidAMIID.Unavailable": "correct aws.image: that AMI was deregistered",
-    "InvalidSubnetID.NotFound": "correct aws.subnets",
-    "InvalidGroup.NotFound": "correct aws.security_groups",
-    "InvalidKeyPair.NotFound": "correct aws.key_name",
-    "InvalidLaunchTemplateName.NotFoundException": "correct aws.launch_template",
-    "InvalidLaunchTemplateId.NotFound": "correct aws.launch_template",
-    "InvalidInstanceType": "correct the types of the pool: EC2 knows no such type",
-    "InvalidParameterValue": "correct the type, zone or profile that it names",
-    "OperationNotPermitted": "switch off its termination protection, or remove it by hand",
-    "ParameterNotFound": "make that parameter in SSM, or correct its name",
-    "AWS.SimpleQueueService.NonExistentQueue": "correct aws.queue_url",
-    "QueueDoesNotExist": "correct aws.queue_url",
-}
-LOST = frozenset({"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "RequestTimeout"})
-GONE = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
-_WAITS = frozenset({"IncorrectInstanceState", "IncorrectState", "ConcurrentTagAccess"})
-_SERVER_ERROR = 500
-
-
-class AwsAnswered(Exception):
-    """A code that the caller wants to see for itself."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = code
-
-
-@contextmanager
-def translated(what: str, wanted: frozenset[str] = frozenset()) -> Iterator[None]:
-    """`wanted` codes come out as `AwsAnswered`, all others as errors of Ebbtide."""
-    from botocore.exceptions import BotoCoreError, ClientError
-    from botocore.parsers import ResponseParserError
-
-    try:
-        yield
-    except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "")
-        if code in wanted:
-            raise AwsAnswered(code) from error
-        raise meaning(error.response, what) from error
-    except BotoCoreError as error:
-        raise _unanswered(error, what) from error
-    except ResponseParserError as error:
-        raise Unanswered(f"{what}: the answer could not be read: it may have been done") from error
-
-
-def meaning(response: Mapping[str, Any], what: str) -> EbbtideError:
-    told = response.get("Error", {})
-    code, message = told.get("Code", ""), _shortened(told.get("Message", ""))
-    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if code in NO_CAPACITY:
-        return NoCapacity(f"{what}: {NO_CAPACITY[code]} ({code})")
-    if code in THROTTLED:
-        return Throttled(f"{what}: AWS is throttling ({code}); nothing was done, it is tried again later")
-    if code in LOST or status >= _SERVER_ERROR:
-        return Unanswered(f"{what}: AWS failed ({code or status}): it may have been done")
-    if code in _WAITS:
-        return Retryable(f"{what}: not now ({code}): {message}")
-    step = NEXT_STEPS.get(code, "")
-    return Final(f"{what}: refused ({code}): {message}", step=step)
-
-
-def _shortened(message: str) -> str:
-    """Without the long encoded part that AWS adds to a refusal."""
-    text = message.partition("Encoded authorization failure message")[0].strip()
-    return text if text.endswith(".") or not text else f"{text}."
-
-
-def _unanswered(error: Exception, what: str) -> EbbtideError:
-    from botocore import exceptions
-
-    if refused := refusal_in(error):
-        return Final(f"{what}: {refused}.", step="correct the aws section of the configuration")
-    if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
-        return Final(f"{what}: no AWS credentials were found.", step="set AWS_PROFILE, or give a role")
-    if isinstance(error, exceptions.EndpointConnectionError | exceptions.ConnectTimeoutError):
-        return Retryable(f"{what}: AWS cannot be reached ({error}); nothing was done")
-    if isinstance(error, exceptions.HTTPClientError | exceptions.SSLError):
-        return Unanswered(f"{what}: no answer ({error}): it may have been done")
-    return Final(f"{what}: {error}.", step="correct the aws section of the configuration")
-
+from ebbtide.outgoing import guarded_aws
 
 MISMATCH = frozenset({"IdempotentParameterMismatch"})
 CONNECT_SECONDS = 3

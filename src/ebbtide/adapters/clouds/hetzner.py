@@ -22,6 +22,7 @@ from ebbtide.errors import (
     Final,
     NoCapacity,
     NotOurs,
+    OfferRefused,
     Retryable,
     Throttled,
     Unanswered,
@@ -46,7 +47,7 @@ NO_CAPACITY = {
     "primary_ip_limit_exceeded": "the project's limit of addresses is reached: ask Hetzner for a higher one",
     "no_space_left_in_location": "Hetzner has no room left there",
 }
-NOT_OFFERED = "unsupported location for server type"
+OF_THE_OFFER = ("server type", "architecture")
 """Hetzner refuses it with the code of any wrong input: only the message tells that another offer may do."""
 NEXT_STEPS = {
     "unauthorized": "correct the token in HCLOUD_TOKEN: it must belong to the project and be able to write",
@@ -54,7 +55,6 @@ NEXT_STEPS = {
     "token_readonly": "give a token that may write",
     "protected": "switch off its deletion protection, or remove it by hand",
     "invalid_input": "correct the type, image, location, network or key that it names",
-    "invalid_server_type": "correct the types of the pool: Hetzner knows no such type",
     "not_found": "correct the image, network, placement group or key that it names",
 }
 _WAITS = frozenset({"locked", "conflict", "maintenance"})
@@ -101,8 +101,11 @@ def _never_sent(error: Exception) -> bool:
 def meaning(code: str, message: str, what: str) -> EbbtideError:
     if code in NO_CAPACITY:
         return NoCapacity(f"{what}: {NO_CAPACITY[code]} ({code})")
-    if NOT_OFFERED in message.lower():
-        return NoCapacity(f"{what}: Hetzner does not offer it there ({code})")
+    wrong = code == "invalid_input" and any(said in message.lower() for said in OF_THE_OFFER)
+    if wrong or code == "invalid_server_type":
+        return OfferRefused(
+            f"{what}: Hetzner refuses this type there, or with this image ({code}): {message}."
+        )
     if code in _THROTTLED:
         return Throttled(
             f"{what}: the API's rate limit is reached; nothing was done, it is tried again later"

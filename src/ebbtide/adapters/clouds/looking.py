@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ebbtide.adapters.clouds import identity
-from ebbtide.adapters.clouds.aws import GONE, AwsAnswered, translated
+from ebbtide.adapters.clouds.aws_errors import GONE, AwsAnswered, translated
 from ebbtide.adapters.clouds.hetzner import translated as translated_hetzner
 from ebbtide.adapters.clouds.identity import label_value, read_label_value
 from ebbtide.core.prices import PriceBook

@@ -19,7 +19,7 @@ from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any
 
-from ebbtide.adapters.clouds.aws import translated
+from ebbtide.adapters.clouds.aws_errors import translated
 from ebbtide.core.words import a_while
 from ebbtide.errors import EbbtideError
 from ebbtide.model.operation import SpotKind, SpotNotice

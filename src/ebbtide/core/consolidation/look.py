@@ -30,7 +30,7 @@ from ebbtide.core.consolidation.scene import (
 from ebbtide.core.nodes.capacity import doomed
 from ebbtide.core.nodes.drain import Disruptions, Treatment, judge
 from ebbtide.core.nodes.fit import Neighbours, RuleProfile, ruling
-from ebbtide.core.nodes.offers import offer_name
+from ebbtide.core.nodes.offers import offer_name, refused_offers
 from ebbtide.core.nodes.room import Room, refused_by_node, residents_of, room_of_new
 from ebbtide.core.nodes.targets import marked, without_a_pool
 from ebbtide.core.words import a_time, a_while
@@ -96,7 +96,7 @@ def look(
     currency = main_currency(each.price for each in judged)
     for each in judged:
         each.left_out = judging.why_left_out(each, currency)
-    offers = offers_of(snapshot.cluster, record, settings, currency)
+    offers = offers_of(snapshot.cluster, record, settings, currency, now)
     usable = [each for each in judged if not each.left_out]
     shares = Shares(settings.consolidation.max_fill)
     sizes = [offer.room for offer in offers]
@@ -344,9 +344,11 @@ def _take_extended(room: Room, pods: Iterable[Pod]) -> None:
             room.extended[name] = room.extended.get(name, 0) - max(amount, 0)
 
 
-def offers_of(view: ClusterView, record: Record, settings: Settings, currency: str) -> list[Offered]:
+def offers_of(
+    view: ClusterView, record: Record, settings: Settings, currency: str, now: int
+) -> list[Offered]:
     """All that the pools could launch now at a known price in this currency, with its room."""
-    resting = {rest.offer for rest in record.offer_rests}
+    resting = {rest.offer for rest in record.offer_rests} | refused_offers(record, settings, now)
     shares = Shares(settings.consolidation.max_fill)
     found: list[Offered] = []
     for pool in settings.pools:

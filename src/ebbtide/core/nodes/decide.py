@@ -16,6 +16,7 @@ from functools import partial
 from ebbtide.core.consolidation.evaluate import consolidate
 from ebbtide.core.nodes import gates, headroom
 from ebbtide.core.nodes.capacity import coming_slots, count_against_max, missing_by_pool, standing
+from ebbtide.core.nodes.offers import refused_offers
 from ebbtide.core.nodes.orphans import (
     claimable,
     cordon_id,
@@ -44,7 +45,7 @@ from ebbtide.core.nodes.question import (
     nothing_leaves,
 )
 from ebbtide.core.nodes.replacing import repair, replace_outdated
-from ebbtide.core.nodes.sizing import nodes_for_cpu, plan_launch, without_minimum
+from ebbtide.core.nodes.sizing import nodes_for_cpu, plan_launch, says_skipped, without_minimum
 from ebbtide.core.nodes.targets import choose_targets
 from ebbtide.core.nodes.underused import choose_underused
 from ebbtide.core.scale_to_zero.node_first import needed_by_wakes
@@ -214,6 +215,9 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     backoff = launch_backoff(q.record, q.settings)
     waits = backed_off(backoff.failures, backoff.until, q.now)
     without = frozenset() if waits.passed else frozenset(backoff.about)
+    whole = not waits.passed and not without
+    refused = refused_offers(q.record, q.settings, q.now)
+    without |= refused
     q = replace(q, settings=without_minimum(q.settings, without))
     settings, record = q.settings, q.record
     yield can_launch(q)
@@ -222,7 +226,7 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
     trigger, at_least = _pressure(q, short)
     yield trigger
     yield cooled_down(q, settings.cooldown_up_seconds, "cooldown_up_sec", excuse=_excuse(q))
-    if not without:
+    if whole or not without:
         yield waits
     count = count_against_max(q.snapshot, record)
     says = f"{expected_nodes(count)}, max_workers is {settings.max_workers}"
@@ -234,7 +238,7 @@ def _scale_up(q: Question, answer: Answer) -> Iterator[Check]:
         # The back-off is the reason only if one of the skipped offers would help.
         plan = plan if useful else plan_launch(q.snapshot, record, settings, at_least)
         waits = replace(waits, passed=useful or not plan.offers)
-        yield replace(waits, says="offers that failed lately are skipped") if waits.passed else waits
+        yield replace(waits, says=says_skipped(waits, refused))
     fits = "the pending pods fit on existing nodes or on nodes being launched"
     launch = count_of(len(plan.offers), "node")
     stopped = next(iter(plan.hopeless), plan.stopped)

@@ -14,7 +14,7 @@ from ebbtide.core.nodes.room import Room, residents_of, room_of_new
 from ebbtide.model.operation import Slot
 from ebbtide.model.pod import Pod
 from ebbtide.model.pool import NodeType, Pool
-from ebbtide.model.record import Record
+from ebbtide.model.record import Record, RefusedOffer
 from ebbtide.model.settings import Settings
 from ebbtide.model.snapshot import Market, Snapshot
 
@@ -175,11 +175,28 @@ def _markets(
 def resting_offers(record: Record, settings: Settings, now: int) -> frozenset[str]:
     """What had no capacity lately, also for a launch that is still in progress: one that is extended all
     day would ask for the same again with every extension."""
-    found = {rest.offer for rest in record.offer_rests}
+    found = {rest.offer for rest in record.offer_rests} | refused_offers(record, settings, now)
     for slot in record.launching.slots if record.launching is not None else ():
         if now - slot.since < settings.offer_rest_seconds:
             found.update(slot.refused)
     return frozenset(found)
+
+
+def refused_offers(record: Record, settings: Settings, now: int) -> frozenset[str]:
+    """What the cloud refuses for what it is, also for a launch that is still open. It is not asked for again
+    before its time is over, or its pool is launched with another configuration."""
+    found = {
+        one.offer
+        for one in record.refused_offers
+        if now < one.until and not _made_otherwise(one, settings.pool_named(one.pool))
+    }
+    for slot in record.launching.slots if record.launching is not None else ():
+        found.update(slot.unfit)
+    return frozenset(found)
+
+
+def _made_otherwise(one: RefusedOffer, pool: Pool | None) -> bool:
+    return pool is not None and pool.launch_hash != one.launch_hash
 
 
 def expected_placement(

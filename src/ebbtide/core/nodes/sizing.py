@@ -22,6 +22,8 @@ from ebbtide.core.nodes.capacity import (
 from ebbtide.core.nodes.headroom import phantoms, rooms_given_back
 from ebbtide.core.nodes.launching import LaunchLimits, LaunchSketch
 from ebbtide.core.nodes.offers import Offer, all_offers, expected_placement, names_of_offers
+from ebbtide.core.words import names_of
+from ebbtide.model.check import Check
 from ebbtide.model.pod import PlanStop, StopCause, Unplaced
 from ebbtide.model.record import Record
 from ebbtide.model.settings import Settings
@@ -74,6 +76,15 @@ def without_minimum(settings: Settings, without: Collection[str]) -> Settings:
         for pool in settings.pools
     )
     return replace(settings, pools=pools)
+
+
+def says_skipped(waits: Check, refused: frozenset[str]) -> str:
+    """What is said of offers that are left out; `waits` fails where one of them would help and no other."""
+    if waits.passed:
+        return "offers that failed lately are skipped"
+    if not refused:
+        return waits.says
+    return f"only {names_of(sorted(refused))} would help, which the cloud refuses for what it is"
 
 
 def _plan(

@@ -31,9 +31,10 @@ from ebbtide.model.record import (
     Emptied,
     EmptiedNode,
     Record,
+    RefusedOffer,
     changed,
 )
-from ebbtide.model.settings import Settings
+from ebbtide.model.settings import REFUSAL_KNOWN_SECONDS, Settings
 from ebbtide.model.snapshot import Snapshot
 
 STAMPS = (
@@ -124,6 +125,7 @@ def track(snapshot: Snapshot, record: Record, settings: Settings, now: int) -> t
             rests=tuple(rest for rest in record.rests if rest.until > now),
             drain_failures=_drain_failures(record, now),
             offer_rests=tuple(rest for rest in record.offer_rests if rest.until > now),
+            refused_offers=tuple(one for one in record.refused_offers if one.forget_at > now),
             emptied=_emptied(snapshot, () if silent else record.emptied, now),
             underused=track_underused(snapshot, () if silent else record.underused, settings, now),
             unwell=track_unwell(snapshot, record, () if silent else record.unwell, settings, now),
@@ -166,7 +168,7 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
     late: dict[str, Any] = {name: limit for name, limit in latest.items() if getattr(record, name) > limit}
     early = max((node.since for node in (*record.emptied, *record.underused)), default=0)
     waits = record.rests or record.drain_failures or record.offer_rests or record.leaving
-    if not late and not waits and early <= now:
+    if not late and not waits and not record.refused_offers and early <= now:
         return record, warnings
     warnings += tuple(
         TimerWarning(TimerTrouble.STAMP_AHEAD, getattr(record, name) - now, name, max(limit - now, 0))
@@ -183,6 +185,7 @@ def clamp_stamps(record: Record, settings: Settings, now: int) -> tuple[Record, 
         tuple(replace(node, since=min(node.since, now)) for node in nodes)
         for nodes in (record.emptied, record.underused)
     )
+    late["refused_offers"] = tuple(_clamped_refusal(one, settings, now) for one in record.refused_offers)
     late |= {"rests": rests, "offer_rests": offer_rests, "leaving": leaving, "drain_failures": failures}
     return replace(record, **late, emptied=emptied, underused=underused), warnings
 
@@ -194,6 +197,12 @@ def _no_later(waits: tuple[Ends, ...], latest: int) -> tuple[Ends, ...]:
 def _clamped_failures(one: DrainFailures, settings: Settings, now: int) -> DrainFailures:
     seconds = settings.rest_seconds(one.times)
     return replace(one, until=min(one.until, now + seconds), forget_at=min(one.forget_at, now + 2 * seconds))
+
+
+def _clamped_refusal(one: RefusedOffer, settings: Settings, now: int) -> RefusedOffer:
+    until = now + settings.refused_seconds(one.times)
+    forget_at = min(one.forget_at, until + REFUSAL_KNOWN_SECONDS)
+    return replace(one, until=min(one.until, until), forget_at=forget_at)
 
 
 def _clamp_work(record: Record, settings: Settings, now: int) -> tuple[Record, Warnings]:

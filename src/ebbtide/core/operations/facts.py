@@ -144,12 +144,26 @@ def _transition(part: Part, was: str, work: Work) -> Transition:
 
 def alarms(before: Work, after: Work) -> Iterator[tuple[str, Alarm]]:
     """What a person should know at once, with its subject: the cloud refuses to terminate, for the first
-    time."""
+    time, or refuses an offer for what it is."""
     known = {part.instance_id for part in parts(before) if isinstance(part, Removal) and part.refused_since}
     for part in parts(after):
         if isinstance(part, Removal) and part.refused_since and part.instance_id not in known:
             what = f"{part_name(part)} ({part.instance_id}): {part.reason}"
             yield part.instance_id, Alarm(AlarmKind.TERMINATE_REFUSED, what, after.id)
+    told = {offer for part in parts(before) if isinstance(part, Slot) for offer in part.unfit}
+    for slot in (part for part in parts(after) if isinstance(part, Slot)):
+        for offer in slot.unfit:
+            if offer not in told:
+                told.add(offer)
+                yield offer, Alarm(AlarmKind.OBSERVATION, _refusal(offer, slot), after.id)
+
+
+def _refusal(offer: str, slot: Slot) -> str:
+    return (
+        f"the cloud refuses {offer} of pool {slot.pool} for what it is ({slot.reason}): it is skipped for a "
+        "time that grows up to a day, and what else fits is launched. Take the type out of the pool, or "
+        "correct what it does not go with, such as the image"
+    )
 
 
 def _identity(part: Part) -> str:

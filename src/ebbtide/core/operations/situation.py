@@ -10,8 +10,16 @@ from dataclasses import dataclass, field, replace
 from ebbtide.core.nodes import capacity
 from ebbtide.model.operation import Removal, RemovalCause, RemovalState, Slot, SlotState, Spot, SpotKind
 from ebbtide.model.pool import Pool
-from ebbtide.model.record import CapacityBackoff, DrainBackoff, DrainFailures, Lease, Record, Refused
-from ebbtide.model.settings import Settings
+from ebbtide.model.record import (
+    CapacityBackoff,
+    DrainBackoff,
+    DrainFailures,
+    Lease,
+    Record,
+    Refused,
+    RefusedOffer,
+)
+from ebbtide.model.settings import REFUSAL_KNOWN_SECONDS, Settings
 from ebbtide.model.snapshot import Snapshot
 
 
@@ -56,11 +64,31 @@ class Closed:
 
 
 def rest_offers(record: Record, slots: Iterable[Slot], settings: Settings, now: int) -> Record:
-    """Remember what had no capacity, so the next launch asks for it last."""
+    """Remember what had no capacity, so the next launch asks for it last; and what the cloud refuses for what
+    it is, so it is not asked for."""
+    slots = tuple(slots)
+    record = _refused_offers(record, slots, settings, now)
     refused = dict.fromkeys(offer for slot in slots for offer in slot.refused)
     kept = tuple(rest for rest in record.offer_rests if rest.offer not in refused)
     until = now + settings.offer_rest_seconds
     return replace(record, offer_rests=kept + tuple(CapacityBackoff(offer, until) for offer in refused))
+
+
+def _refused_offers(record: Record, slots: Iterable[Slot], settings: Settings, now: int) -> Record:
+    """Each refusal in a row doubles the time. What was launched after all is forgotten."""
+    known = {one.offer: one for one in record.refused_offers}
+    for slot in slots:
+        pool = settings.pool_named(slot.pool)
+        for offer in slot.unfit:
+            before = known.get(offer)
+            # Slots of one operation ask at the same time: that is one refusal.
+            times = before.times if before and before.until > now else before.times + 1 if before else 1
+            seconds = settings.refused_seconds(times)
+            until, made = now + seconds, pool.launch_hash if pool else ""
+            known[offer] = RefusedOffer(offer, slot.pool, made, times, until, until + REFUSAL_KNOWN_SECONDS)
+        if slot.instance_id:
+            known.pop(f"{slot.zone}/{slot.market}/{slot.instance_type}", None)
+    return replace(record, refused_offers=tuple(known.values()))
 
 
 def rest_nodes(record: Record, stuck: Iterable[Removal], settings: Settings, now: int) -> Record:

@@ -186,7 +186,7 @@ def absorb_slot(
         case OutcomeKind.DONE:
             return _launched(slot, outcome.instance, now) if outcome.instance else slot
         case OutcomeKind.NO_CAPACITY:
-            return _try_next(slot, outcome.detail, settings, now, serves)
+            return _try_next(slot, outcome, settings, now, serves)
         case OutcomeKind.REFUSED:
             return _failed(slot, SlotCause.REFUSED, outcome.detail, now)
         case OutcomeKind.UNKNOWN | OutcomeKind.LATER | OutcomeKind.CHANGED | OutcomeKind.SKIPPED:
@@ -201,10 +201,12 @@ def without_capacity(outcomes: Iterable[Outcome]) -> frozenset[str]:
     return frozenset(one.effect.slot.key for one in refused if isinstance(one.effect, effects.Launch))
 
 
-def _try_next(slot: Slot, detail: str, settings: Settings, now: int, serves: Serves | None) -> Slot:
-    refused = (*slot.refused, offer_name(slot.zone, slot.market, slot.instance_type))
+def _try_next(slot: Slot, outcome: Outcome, settings: Settings, now: int, serves: Serves | None) -> Slot:
+    name, detail = offer_name(slot.zone, slot.market, slot.instance_type), outcome.detail
+    refused = (*slot.refused, name)
     base = slot.key.rpartition("r")[0] if slot.refused else slot.key
-    told = replace(slot, why=SlotCause.NO_CAPACITY)
+    unfit = (*slot.unfit, name) if outcome.unfit else slot.unfit
+    told = replace(slot, why=SlotCause.NO_CAPACITY, unfit=unfit)
     changed = replace(told, refused=refused, key=f"{base}r{len(refused)}", reason=detail)
     offer = next_offer(changed, settings, serves)
     if offer is None:

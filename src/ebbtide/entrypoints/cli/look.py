@@ -178,9 +178,11 @@ def pause(
 def resume(ctx: typer.Context, config: ConfigPath = None) -> None:
     """End the pause, and resume the operations that were set aside."""
     from ebbtide.engine.switch import resumed
+    from ebbtide.model.record import Record
 
     found = read_config(ctx, config)
-    before = with_switch(open_store(found), paused=False)
+    store = existing_store(found)
+    before = Record() if store is None else with_switch(store, paused=False)
     write_lines([resumed(before)])
 
 

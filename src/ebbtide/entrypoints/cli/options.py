@@ -67,10 +67,13 @@ def open_store(config: Config) -> Store:
 
 def existing_store(config: Config) -> Store | None:
     """For commands that only read: None where there is nothing yet, so looking makes no file."""
+    return open_store(config) if has_store(config) else None
+
+
+def has_store(config: Config) -> bool:
+    """Whether there is anything to read. Only a SQLite file would be made by opening it."""
     parts = urlsplit(config.store_url)
-    if parts.scheme == "sqlite" and not Path(parts.path.removeprefix("/")).exists():
-        return None
-    return open_store(config)
+    return parts.scheme != "sqlite" or Path(parts.path.removeprefix("/")).exists()
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from ebbtide.entrypoints.cli.options import (
     AsJson,
     ConfigPath,
     existing_store,
+    has_store,
     open_ports,
     open_store,
     read_config,
@@ -91,6 +92,12 @@ def with_the_cluster(config: Config) -> Iterator[Scaling]:
                 "(on DynamoDB `ebbtide db create`)."
             )
         yield scaling
+
+
+def refuse_unknown(config: Config, name: str) -> None:
+    """Before a store is opened that would be made by it: a command that fails leaves nothing behind."""
+    if not has_store(config):
+        raise NotFound(f"there is no policy {name!r}: nothing has run here yet")
 
 
 def book_of(scaling: Scaling, pools: Sequence[str] = ()) -> Policies:
@@ -208,9 +215,9 @@ def show(ctx: typer.Context, name: Name, config: ConfigPath = None, as_json: AsJ
     """Show one policy as YAML that can be applied again, with its state as comments."""
     from ebbtide.entrypoints.views.policies import shape_of, show_lines
 
-    with in_the_store_if_any(read_config(ctx, config)) as scaling:
-        if scaling is None:
-            raise NotFound(f"there is no policy {name!r}: nothing has run here yet")
+    found = read_config(ctx, config)
+    refuse_unknown(found, name)
+    with in_the_store(found) as scaling:
         shape = shape_of(scaling, book_of(scaling).find(name))
     if as_json:
         write_json(shape.model_dump(mode="json"))
@@ -227,6 +234,7 @@ def delete(
 ) -> None:
     """Delete a policy; its savings and log stay. A target that sleeps stays at zero."""
     found = read_config(ctx, config)
+    refuse_unknown(found, name)
     with in_the_store(found) as scaling:
         book = book_of(scaling)
         policy = book.find(name)
@@ -263,6 +271,7 @@ def resume(ctx: typer.Context, name: Name, config: ConfigPath = None) -> None:
 
 
 def _set_paused(config: Config, name: str, paused: bool) -> Policy:
+    refuse_unknown(config, name)
     with in_the_store(config) as scaling:
         policy = book_of(scaling).find(name)
         scaling.pause(policy.id, paused)
@@ -284,6 +293,7 @@ def keep_up(
         seconds = read_duration(duration)
     except ValueError as error:
         raise Usage(f"--for: {duration!r} is {error}; nothing was touched.") from error
+    refuse_unknown(found, name)
     with with_the_cluster(found) as scaling:
         policy = book_of(scaling).find(name)
         state = scaling.keep_up(policy.id, seconds)
@@ -308,13 +318,10 @@ def wake(  # noqa: PLR0913, PLR0917 - one for each option
     """Wake policies: bring their targets back to the replicas they had."""
     if bool(names) == everything:
         raise Usage("name the policies to wake, or give --all; nothing was touched.")
-    with with_the_cluster(read_config(ctx, config)) as scaling:
-        book = book_of(scaling)
-        wanted = {policy.id: policy for policy in map(book.find, names or ())}
-        woken = list(scaling.wake_all(None if everything else list(wanted), reason))
-        if wait:
-            woken = [_waited(scaling, each) for each in woken]
-        named = {each.policy_id: wanted.get(each.policy_id) or book.find(each.policy_id) for each in woken}
+    found = read_config(ctx, config)
+    if names:
+        refuse_unknown(found, names[0])
+    named, woken = _wake(found, names or (), reason, wait) if has_store(found) else ({}, [])
     if as_json:
         from ebbtide.entrypoints.views.policy_shapes import woken_shape
 
@@ -324,6 +331,21 @@ def wake(  # noqa: PLR0913, PLR0917 - one for each option
         write_lines(lines or ["None sleeps."])
     if wait and not all(each.ready for each in woken):
         raise typer.Exit(1)
+
+
+def _wake(
+    config: Config, names: Sequence[str], reason: WakeReason, wait: bool
+) -> tuple[dict[str, Policy], list[Woken]]:
+    """These policies, or all that sleep; with each wake, the policies by id."""
+    with with_the_cluster(config) as scaling:
+        book = book_of(scaling)
+        wanted = {policy.id: policy for policy in map(book.find, names)}
+        woken = list(scaling.wake_all(list(wanted) if names else None, reason))
+        if wait:
+            woken = [_waited(scaling, each) for each in woken]
+        return {
+            each.policy_id: wanted.get(each.policy_id) or book.find(each.policy_id) for each in woken
+        }, woken
 
 
 def _waited(scaling: Scaling, woken: Woken) -> Woken:

@@ -15,6 +15,7 @@ from ebbtide.errors import EbbtideError
 if TYPE_CHECKING:
     from ebbtide.adapters.kube.doctor import Finding
     from ebbtide.config import Config
+    from ebbtide.model.snapshot import Node
 
 
 def doctor(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = False) -> None:
@@ -32,18 +33,18 @@ def doctor(ctx: typer.Context, config: ConfigPath = None, as_json: AsJson = Fals
 def _examine(config: Config) -> Iterator[Finding]:
     from ebbtide.entrypoints.doctor import examine
 
-    workers: list[str] = []
+    nodes: list[Node] = []
     if config.cluster_kind != "kubernetes":
         yield examine.simulated(config)
         yield from examine.examine_store(config)
         yield from examine.examine_prices(config)
         return
     yield from examine.examine_unfilled(config)
-    yield from _cluster(config, workers)
-    yield examine.examine_cloud(config)
+    yield from _cluster(config, nodes)
+    yield from examine.examine_cloud(config, nodes)
     yield from examine.examine_store(config)
     optional = (
-        examine.examine_metrics(config, workers),
+        examine.examine_metrics(config, [node.name for node in nodes if node.worker]),
         examine.examine_queue(config),
         examine.examine_webhooks(config),
     )
@@ -51,8 +52,8 @@ def _examine(config: Config) -> Iterator[Finding]:
     yield from examine.examine_prices(config)
 
 
-def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
-    """What the cluster answers; its workers are put into the list."""
+def _cluster(config: Config, known: list[Node]) -> Iterator[Finding]:
+    """What the cluster answers; its nodes are put into the list."""
     from ebbtide.adapters.kube.doctor import (
         Finding,
         examine,
@@ -76,7 +77,7 @@ def _cluster(config: Config, workers: list[str]) -> Iterator[Finding]:
         yield from examine_gate(connection, gate.service_ref, gate.namespaces, gated_services(config))
         yield from examine_sleep_policies(connection, config.sleep_policies)
         nodes = read_nodes(connection)
-        workers += [node.name for node in nodes if node.worker]
+        known += nodes
         if (loose := uncounted_nodes(nodes, config.settings.pools)) is not None:
             yield loose
     except EbbtideError:

@@ -15,10 +15,13 @@ from urllib.parse import urlsplit
 from ebbtide.adapters.kube.doctor import Finding
 from ebbtide.errors import EbbtideError, LeaseLost
 from ebbtide.model.record import CLUSTER_LEASE, Lease
+from ebbtide.model.snapshot import ClusterView, Snapshot
 
 if TYPE_CHECKING:
     from ebbtide.config import Config
     from ebbtide.model.policy import Policy, ServiceRef
+    from ebbtide.model.settings import Settings
+    from ebbtide.model.snapshot import Instance, Node
 
 NOBODY = Lease(CLUSTER_LEASE, "ebbtide doctor", 0, 0)
 """A lease that no runner can hold: renewing it fails with a refusal if writing is allowed, and is forbidden
@@ -83,15 +86,39 @@ def examine_unfilled(config: Config) -> Iterator[Finding]:
         yield Finding(False, f"{key} is still to be filled in: nothing is launched without it", f"set {key}")
 
 
-def examine_cloud(config: Config) -> Finding:
+def examine_cloud(config: Config, nodes: Sequence[Node]) -> Iterator[Finding]:
+    """`nodes` are those of the cluster; none where they could not be read."""
     from ebbtide.bootstrap.kubernetes import open_cloud
 
     kind = config.adapters.cloud.kind
     try:
-        count = len(open_cloud(config).list_instances())
+        instances = open_cloud(config).list_instances()
     except EbbtideError as error:
-        return refused("the cloud does not answer", error, f"check the access to {kind}")
-    return Finding(True, f"{kind} shows {count} instances of cluster {config.settings.cluster!r}")
+        yield refused("the cloud does not answer", error, f"check the access to {kind}")
+        return
+    yield Finding(True, f"{kind} shows {len(instances)} instances of cluster {config.settings.cluster!r}")
+    if nodes and (loose := without_a_node(instances, nodes, config.settings, int(time.time()))):
+        yield loose
+
+
+def without_a_node(
+    instances: Sequence[Instance], nodes: Sequence[Node], settings: Settings, now: int
+) -> Finding | None:
+    """Machines of our name that should have joined by now. They may be workers of another cluster that has
+    the same name, which a tick would take for what a crash left behind."""
+    from ebbtide.core.words import count_of, names_of
+
+    seen = Snapshot(now, ClusterView(tuple(nodes)), tuple(instances))
+    late = [one.id for one in seen.lone if now - one.launched_at >= settings.join_timeout_seconds]
+    if not late:
+        return None
+    says = f"{count_of(len(late), 'instance')} with the tag of cluster {settings.cluster!r} and no node here"
+    fix = (
+        "if another cluster of this account has the same cluster.name, stop both autoscalers: each would "
+        "take the other's workers for what a crash left behind, and terminate them. Give one another "
+        "name, change the tag ebbtide.dev/cluster of its machines to it, and start them again"
+    )
+    return Finding(False, f"{says}: {names_of(late)}", fix)
 
 
 def refused(what: str, error: EbbtideError, fix: str) -> Finding:

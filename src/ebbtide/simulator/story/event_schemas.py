@@ -127,6 +127,7 @@ class EventKeys(Section):
     never_join: int = Field(0, ge=0, le=1_000_000, description="The next instances boot and never join.")
     refuse: Literal["terminate"] | None = Field(None, description="The cloud says a definite no to it.")
     allow: Literal["terminate"] | None = Field(None, description="The cloud no longer refuses it.")
+    refuse_type: str = Field("", description="The cloud refuses this type from now on, as for a wrong image.")
     crash: Literal["next-effect", "next-write"] | None = Field(
         None, description="The runner dies right after its next effect or write; another follows."
     )

@@ -18,7 +18,7 @@ from ebbtide.core.consolidation import game_servers
 from ebbtide.engine.scale_to_zero.policies import Policies, PolicyRefused
 from ebbtide.engine.scale_to_zero.scaling import Scaling
 from ebbtide.engine.switch import set_switch
-from ebbtide.errors import EbbtideError, Final, Retryable
+from ebbtide.errors import EbbtideError, Final, OfferRefused, Retryable
 from ebbtide.model.effect import Cordon, DeleteNode, Evict, Launch, SoftTaint, Uncordon
 from ebbtide.model.events import SwitchedBy
 from ebbtide.model.idle import WakeReason
@@ -44,6 +44,7 @@ class Trouble:
     gone: set[str] = field(default_factory=set)
     """Of `metrics`, `api_server` and `cloud`."""
     refuses_terminate: bool = False
+    refused_types: set[str] = field(default_factory=set)
     crash: str = ""
     """What the runner dies after next: `next-effect` or `next-write`."""
 
@@ -123,6 +124,8 @@ class StoryCloud(_Door):
 
     def launch(self, effect: Launch) -> Instance:
         self._open("cloud", "the cloud")
+        if effect.slot.instance_type in self._trouble.refused_types:
+            raise OfferRefused(f"{effect.slot.instance_type} does not go with the architecture of the image")
         return self._inner.launch(effect)
 
     def terminate(self, instance_id: str) -> None:
@@ -258,6 +261,8 @@ class Happenings:
                 self._limit(event.capacity)
             case "never_join":
                 self._world.machines.never_join += event.never_join
+            case "refuse_type":
+                self._trouble.refused_types.add(event.refuse_type)
             case "refuse" | "allow":
                 self._trouble.refuses_terminate = kind == "refuse"
             case "crash":

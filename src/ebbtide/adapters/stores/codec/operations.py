@@ -72,6 +72,7 @@ OPTIONAL_ATTRIBUTES = (
     "refusedRemovals",
     "uncleanRemovalRuns",
     "consolidationSaving",
+    "refusedOffers",
 )
 """What an item has only if there is something to say; a write without it removes the old value."""
 REMOVING_IDS = ("scaleDownActionId", "consolidateActionId")
@@ -145,7 +146,7 @@ def _replacing(operation: ScaleDown) -> Item:
 def slot_to_item(slot: Slot) -> Item:
     """As for a removal: what came later is written only where it says something."""
     item: Item = msgspec.to_builtins(slot)
-    for name in ("terminated", "missing_since", "shut_since", "why"):
+    for name in ("terminated", "missing_since", "shut_since", "why", "unfit"):
         if not item[name]:
             del item[name]
     return item

@@ -49,6 +49,7 @@ from ebbtide.model.record import (
     Missing,
     Record,
     Refused,
+    RefusedOffer,
     Saving,
     UnfitNode,
     Unwell,
@@ -171,6 +172,8 @@ def to_item(record: Record) -> Item:
         item["setAside"] = operations_to_item(record.all_set_aside)
     if record.refused:
         item["refusedRemovals"] = msgspec.to_builtins(record.refused)
+    if record.refused_offers:
+        item["refusedOffers"] = msgspec.to_builtins(record.refused_offers)
     if record.underused:
         item["underusedSinceEpoch"] = {node.node_uid: node.since for node in record.underused}
     if record.unwell:
@@ -299,6 +302,7 @@ def _read(item: Mapping[str, Any], cluster: str) -> Record:
         rests=_many(item, "rests", tuple[DrainBackoff, ...]),
         drain_failures=_many(item, "drainFailures", tuple[DrainFailures, ...]),
         offer_rests=_many(item, "offerRests", tuple[CapacityBackoff, ...]),
+        refused_offers=_many(item, "refusedOffers", tuple[RefusedOffer, ...]),
         orphans=_many(item, "orphans", tuple[Missing, ...]),
         emptied=_since_by_node(item.get("lastContainerRemovedAt", {})),
         underused=_since_by_node(item.get("underusedSinceEpoch", {})),
