@@ -47,6 +47,20 @@ OF_REPLACING = (
         (MACHINE, "story:repair-that-is-turned-off"),
     ),
     Mutant(
+        "a silent node of a pool that sleeps stays until it wakes",
+        "replacing._why_kept",
+        "pool.may_be_empty and not (_is_silent(unfit) and _ended(unfit, q))",
+        "pool.may_be_empty",
+        ("unit:tests/unit/test_replacing.py", "story:repair-a-silent-node-of-a-pool-that-sleeps"),
+    ),
+    Mutant(
+        "a silent node of a pool that sleeps is replaced",
+        "replacing._carries",
+        "asleep or _why_full(unfit.node.pool, q)",
+        "_why_full(unfit.node.pool, q)",
+        ("unit:tests/unit/test_replacing.py",),
+    ),
+    Mutant(
         "that a node is well again is a failure",
         "_why_stays",
         'NotReplaced(Stop(AbortCause.FIT_AGAIN, f"{node.name} is {again}", node.name), excused=True)',

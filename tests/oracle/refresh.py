@@ -77,8 +77,10 @@ def brake_is_off(moment: Moment, pool: str) -> Ruling:
 
 @rule("replacing: 'What happens', 1", "yes", "no")
 def may_repair(moment: Moment, node: Node) -> Ruling:
+    """ "Nodes of a pool that a policy put to sleep are not replaced [...] One that is not Ready is removed by
+    repair once its pods have ended"."""
     pool = _pool_of(moment, node)
-    if pool is not None and pool.may_be_empty:
+    if pool is not None and pool.may_be_empty and not _silent_and_ended(moment, node):
         return no("its pool sleeps")
     asked = [is_unhealthy(moment, node), brake_is_off(moment, node.pool), nodes.may_touch(node)]
     asked += [pace.removals_may_resume(moment), _nothing_else(moment), _whole(moment)]
@@ -136,7 +138,9 @@ def _whole(moment: Moment) -> Ruling:
 def launches_enough(moment: Moment, node: Node, launched: int) -> Ruling:
     """ "One node is replaced at a time." "A node that never took a pod is removed at once"; "at the maximum
     [...] a silent node whose pods have all ended is then removed first"."""
-    if launched > 1:
+    pool = _pool_of(moment, node)
+    asleep = pool is not None and pool.may_be_empty
+    if launched > 1 or (launched and asleep):
         return no(f"{launched} nodes are launched for one")
     if launched:
         return yes("its replacement comes first")
@@ -144,8 +148,13 @@ def launches_enough(moment: Moment, node: Node, launched: int) -> Ruling:
     if not stays:
         return yes("it carries nothing") if _unwell(moment, node) else no("it is well, so it is replaced")
     full = nodes.within_maximum(moment, [node.pool]).answer == "no"
-    ended = not node.ready and all(pod.terminating for pod in stays)
-    return yes("its pods have ended, and there is no room") if full and ended else no("it carries pods")
+    goes = (full or asleep) and _silent_and_ended(moment, node)
+    return yes("its pods have ended, and there is no room") if goes else no("it carries pods")
+
+
+def _silent_and_ended(moment: Moment, node: Node) -> bool:
+    stays = [pod for pod in moment.on(node.name) if pod.controller != "DaemonSet" and not pod.mirror]
+    return not node.ready and all(pod.terminating for pod in stays)
 
 
 @rule("replacing: 'the same type in the same zone if the pool still has both'", "yes", "no", "either")

@@ -249,6 +249,25 @@ def test_at_the_maximum_a_silent_node_goes_first_once_its_pods_have_ended() -> N
     assert why_kept(repair(silent([on("a1")]), max_workers=3)) == (NodeCause.NO_REPLACEMENT, "")
 
 
+def test_a_silent_node_of_a_pool_that_sleeps_goes_without_a_replacement() -> None:
+    """No scale-down takes it, since it is not Ready: it would be paid until the pool wakes."""
+    asleep: dict[str, Any] = {"pools": (make_pool(may_be_empty=True),)}
+    for pods in ([], [on("a1", **ENDED)]):
+        decision, _ = repair(silent(pods), **asleep)
+        assert (decision.action, decision.slots) == (Action.REPAIR, ())
+        assert [(one.node_name, one.unhealthy) for one in decision.removals] == [("a1", True)]
+    assert why_kept(repair(silent([on("a1")]), **asleep)) == (NodeCause.POOL_SLEEPS, "workers")
+    short = repair(silent([]), min_workers=3, **asleep)
+    assert why_kept(short) == (NodeCause.CHECK, Gate.MINIMUM_KEPT)
+
+
+def test_an_unwell_node_of_a_pool_that_sleeps_is_left_to_the_scale_down_where_it_is_ready() -> None:
+    unwell: dict[str, Any] = {"unwell": (Unwell("uid-a1", "X=True", NOW - 600),)}
+    asleep: dict[str, Any] = {"pools": (make_pool(may_be_empty=True),), "repair_conditions": ("X=True",)}
+    kept = repair(silent([], ready=True, conditions=("X=True",)), unwell, **asleep)
+    assert why_kept(kept) == (NodeCause.POOL_SLEEPS, "workers")
+
+
 def test_pods_that_still_run_there_are_judged_by_the_drain_rules() -> None:
     kept = repair(silent([on("a1", do_not_disrupt=True)]))
     assert why_kept(kept) == (NodeCause.POD_BLOCKS, "default/on-a1")

@@ -251,15 +251,17 @@ def _judged(unfit: Unfit, pool: Pool, successors: Callable[[], Successors], q: Q
         return why
     if not _carries(unfit, q):
         removal = _removal(unfit, q)
-        if _why_gates_hold(unfit, removal, None, q) is None:
-            return Chosen(unfit, removal)
+        held = _why_gates_hold(unfit, removal, None, q)
+        if held is None or pool.may_be_empty:
+            return held or Chosen(unfit, removal)
     return _replacement(unfit, pool, successors(), q)
 
 
 def _why_kept(unfit: Unfit, pool: Pool, q: Question) -> Why | None:
     """Why this node stays, whatever would take its place."""
     node, snapshot, record, settings = unfit.node, q.snapshot, q.record, q.settings
-    if pool.may_be_empty:
+    # A scale-down takes none that is not Ready: this one would be paid until the pool wakes.
+    if pool.may_be_empty and not (_is_silent(unfit) and _ended(unfit, q)):
         says = f"its pool {pool.name} sleeps: it goes without a replacement when it is idle"
         return Why(NodeCause.POOL_SLEEPS, says, pool.name)
     # The pods of a broken node do not run: it is not left to failed drains for longer than the first of them.
@@ -301,8 +303,17 @@ def _carries(unfit: Unfit, q: Question) -> bool:
     here = q.snapshot.cluster.pods_on.get(unfit.node.name, ())
     if all(pod.tied_to_node for pod in here):
         return False
-    ended = all(pod.tied_to_node for pod in _pods(unfit, q))
-    return not (ended and _why_full(unfit.node.pool, q))
+    pool = q.settings.pool_named(unfit.node.pool)
+    asleep = pool is not None and pool.may_be_empty
+    return not (_ended(unfit, q) and (asleep or _why_full(unfit.node.pool, q)))
+
+
+def _ended(unfit: Unfit, q: Question) -> bool:
+    return all(pod.tied_to_node for pod in _pods(unfit, q))
+
+
+def _is_silent(unfit: Unfit) -> bool:
+    return unfit.cause is RemovalReason.UNHEALTHY and not unfit.node.ready
 
 
 def _why_full(pool_name: str, q: Question) -> str:
