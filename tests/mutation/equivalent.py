@@ -978,4 +978,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "run.ended.add(lane); run.advance_found(partial(open_in, lane))",
         "where a lane does not come to its end, the tick ends with it",
     ),
+    Equivalent(
+        "engine.scale_to_zero.context.PolicyContext.find",
+        "if policy is None or state is None:",
+        "if policy is None:",
+        "without a state its policy was not asked for either",
+    ),
 )
