@@ -984,4 +984,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if policy is None:",
         "without a state its policy was not asked for either",
     ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring._bring_in",
+        "if not change.moves or self._is_written(one, change):",
+        "if self._is_written(one, change):",
+        "the store refuses a target or a Service that is taken, too",
+    ),
 )
