@@ -990,4 +990,18 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if self._is_written(one, change):",
         "the store refuses a target or a Service that is taken, too",
     ),
+    Equivalent(
+        "core.operations.spot._offer",
+        "successors, pods = (Successors(snapshot, record, settings), pods_to_move(node, snapshot,"
+        " unhealthy=False))",
+        "successors, pods = (Successors(snapshot, record, settings), pods_to_move(node, snapshot,"
+        " unhealthy=True))",
+        "what is terminating is not moved, whether its node is lost or not",
+    ),
+    Equivalent(
+        "core.operations.spot.absorb",
+        "if spot.kind is SpotKind.REBALANCE and slots.without_capacity(outcomes):",
+        "if spot.kind is SpotKind.REBALANCE:",
+        "it is asked only of an outcome without capacity: this saves time",
+    ),
 )
