@@ -129,7 +129,7 @@ def test_while_a_pod_is_pending_a_removal_takes_one_step_for_each_look() -> None
     assert seen.index(RemovalState.DRAINED) < seen.index(RemovalState.TERMINATING)
 
 
-def test_of_an_operation_that_moves_it_is_not_said_as_well_that_it_goes_on() -> None:
+def test_of_an_operation_that_moves_it_is_not_said_as_well_that_it_continues() -> None:
     small = Small()
     report = small.tick()
     assert small.record.removing is not None
