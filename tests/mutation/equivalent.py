@@ -978,4 +978,30 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "run.ended.add(lane); run.advance_found(partial(open_in, lane))",
         "where a lane does not come to its end, the tick ends with it",
     ),
+    Equivalent(
+        "engine.scale_to_zero.context.PolicyContext.find",
+        "if policy is None or state is None:",
+        "if policy is None:",
+        "without a state its policy was not asked for either",
+    ),
+    Equivalent(
+        "engine.scale_to_zero.declaring.Declaring._bring_in",
+        "if not change.moves or self._is_written(one, change):",
+        "if self._is_written(one, change):",
+        "the store refuses a target or a Service that is taken, too",
+    ),
+    Equivalent(
+        "core.operations.spot._offer",
+        "successors, pods = (Successors(snapshot, record, settings), pods_to_move(node, snapshot,"
+        " unhealthy=False))",
+        "successors, pods = (Successors(snapshot, record, settings), pods_to_move(node, snapshot,"
+        " unhealthy=True))",
+        "what is terminating is not moved, whether its node is lost or not",
+    ),
+    Equivalent(
+        "core.operations.spot.absorb",
+        "if spot.kind is SpotKind.REBALANCE and slots.without_capacity(outcomes):",
+        "if spot.kind is SpotKind.REBALANCE:",
+        "it is asked only of an outcome without capacity: this saves time",
+    ),
 )

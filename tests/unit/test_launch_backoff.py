@@ -132,6 +132,12 @@ def test_a_node_of_another_pool_does_not_end_the_back_off_of_a_broken_one(
     assert closed(make_slot(pool=pool, state=SlotState.READY, since=NOW), **held) == expected
 
 
+def test_a_node_that_never_joined_does_not_end_the_back_off_of_its_pool_because_another_did() -> None:
+    held = {"launch_failures": 3, "launch_backoff_until": NOW + 900, "launch_backoff_offers": ("gpu",)}
+    ready = make_slot("op-1", pool="web", state=SlotState.READY, since=NOW)
+    assert closed(never_joined("gpu"), ready, **held) == (3, 900, ("gpu",))
+
+
 def test_a_node_that_became_ready_ends_it() -> None:
     ready = make_slot("op-1", state=SlotState.READY, since=NOW)
     assert closed(without_capacity(SOLD_OUT), ready, launch_backoff_offers=(OTHER,)) == (0, -NOW, ())

@@ -169,6 +169,31 @@ def test_no_more_launches_are_in_flight_than_the_client_of_the_cloud_allows(most
     assert not cloud.crowded
 
 
+class CrowdedCluster(SimCluster):
+    """Notes whether two cordons were ever in flight at once."""
+
+    crowded = False
+
+    def __init__(self, small: Small) -> None:
+        super().__init__(small.world, small.clock)
+        self._two = threading.Barrier(2)
+
+    def cordon(self, effect: Cordon, token: int) -> None:
+        with suppress(threading.BrokenBarrierError):
+            self._two.wait(0.3)
+            self.crowded = True
+        super().cordon(effect, token)
+
+
+def test_nodes_are_touched_one_after_the_other_however_many_launches_may_be_in_flight() -> None:
+    small = Small()
+    cluster = CrowdedCluster(small)
+    cordons = [Cordon(node.name, node.uid, "op") for node in small.nodes]
+    outcomes = do(small, *cordons, ports=replace(small.ports, cluster=cluster, launches_at_once=8))
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.DONE] * 3
+    assert not cluster.crowded
+
+
 class SlowCloud(SimCloud):
     def launch(self, effect: Launch) -> Instance:
         self._clock.sleep(60)

@@ -23,11 +23,13 @@ from ebbtide.model.operation import (
     SlotCause,
     SlotState,
 )
+from ebbtide.model.snapshot import Market
 from tests.builders import (
     NOW,
     make_instance,
     make_node,
     make_nodes,
+    make_pool,
     make_removal,
     make_scale_down,
     make_scale_up,
@@ -99,6 +101,16 @@ def test_what_is_said_of_a_launch() -> None:
     assert advance_slot(known, never)[0].reason == "no node 10 min after launch"
     no = Outcome(Launch(LAUNCHING, "op"), OutcomeKind.REFUSED, "no such type")
     assert absorb_slot(LAUNCHING, no, make_settings(), NOW).reason == "no such type"
+
+
+def test_where_there_was_no_capacity_is_told_apart() -> None:
+    """Elsewhere there may be some, where the pods could not run."""
+    zones = make_settings(pools=(make_pool(zones=("a", "b"), market=Market.ON_DEMAND),))
+    no = Outcome(Launch(LAUNCHING, "op"), OutcomeKind.NO_CAPACITY, "none left")
+    here = absorb_slot(LAUNCHING, no, zones, NOW, lambda *_: False)
+    assert here.reason == "no capacity where its pods could run: none left"
+    only = make_settings(pools=(make_pool(zones=(LAUNCHING.zone,), market=Market.ON_DEMAND),))
+    assert absorb_slot(LAUNCHING, no, only, NOW).reason == "no capacity anywhere: none left"
 
 
 @pytest.mark.parametrize("state", [RemovalState.DRAINING, RemovalState.RELEASING])

@@ -9,6 +9,7 @@ import pytest
 from ebbtide.core.operations.slots import ALLOWED, absorb_slot, check_invariants
 from ebbtide.model.effect import Breach, Launch, Outcome, OutcomeKind, Terminate
 from ebbtide.model.operation import Slot, SlotCause, SlotState
+from ebbtide.model.pool import PoolLimits
 from ebbtide.model.snapshot import InstanceState, Market
 from tests.builders import (
     NOW,
@@ -60,6 +61,21 @@ def test_a_reserved_slot_fails_rather_than_exceed_the_maximum_of_its_pool() -> N
     )
     assert (after.state, effects) == (SlotState.FAILED, ())
     assert after.why is SlotCause.MAXIMUM
+
+
+@pytest.mark.parametrize(("cpu_milli", "state"), [(8_000, SlotState.FAILED), (64_000, SlotState.LAUNCHING)])
+def test_a_reserved_slot_fails_rather_than_exceed_what_its_pool_may_offer(
+    cpu_milli: int, state: SlotState
+) -> None:
+    slot = make_slot()
+    settings = make_settings(pools=(make_pool(limits=PoolLimits(cpu_milli=cpu_milli)),))
+    record = with_work(make_scale_up(slot))
+    after, effects = advance_slot(
+        slot, make_situation(make_snapshot(NODES), record=record, settings=settings)
+    )
+    assert after.state is state
+    assert [type(effect) for effect in effects] == [Launch] * (state is SlotState.LAUNCHING)
+    assert state is SlotState.LAUNCHING or after.why is SlotCause.MAXIMUM
 
 
 def test_a_reserved_slot_of_a_pool_that_is_no_longer_configured_fails() -> None:

@@ -262,3 +262,11 @@ def test_a_replacement_that_is_to_come_is_counted_where_it_will_stand() -> None:
     bare = make_pod("bare", node_name="a1", controller="")
     given = make_situation(with_pods(seen, bare), record=make_record(spots=(work,)), settings=settings)
     assert spot.advance(work, given).state == work
+
+
+def test_why_a_recommendation_lapsed_names_the_pod_that_keeps_its_node() -> None:
+    kept = with_pods(SEEN, make_pod("kept", node_name="a1", do_not_disrupt=True))
+    after, _ = advance(recommended(), kept, now=LAPSE)
+    why = spot.why_ended(after, situation(after, kept, now=LAPSE))
+    assert (after.closing, why.about) == (SpotEnd.LAPSED, "default/kept")
+    assert why.says.startswith("a1 cannot go: ")

@@ -260,3 +260,17 @@ def test_of_a_fall_that_there_was_no_time_to_repeat_it_is_not_said_that_others_c
     says = harness.round()
     assert (times, harness.phase()) == ([0], Phase.FALLING)
     assert f"{FALL_TRIES} times" not in says
+
+
+def test_a_policy_that_is_deleted_after_its_state_was_read_is_not_found() -> None:
+    harness = asleep()
+
+    class Deleted:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(harness.rows, name)
+
+        def find_policy(self, _: str) -> None:
+            return None
+
+    with pytest.raises(NotFound):
+        harness.runner(policies=Deleted()).wake(policy_id(), WakeReason.MANUAL)
