@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from ebbtide.model.events import BacktestPublished
     from ebbtide.ports import Store
     from ebbtide.simulator.backtest.runs import Results
+    from ebbtide.simulator.backtest.sweep import Sweep
     from ebbtide.simulator.recording.file import Recording
+    from ebbtide.simulator.tuning.tune import Asked, Tuned
 
 RecordingPath = Annotated[Path, typer.Argument(help="A recording, made by `ebbtide record`.")]
 Workers = Annotated[int, typer.Option(min=1, max=10_000, help="How many runs are played at the same time.")]
@@ -99,7 +101,7 @@ def backtest(  # noqa: PLR0913, PLR0917 - one for each option
     with (
         _told_if_stopped(results),
         progress_bar("playing", len(works)) as bar,
-        Sweep(results, machines, lambda _: bar.advance(bar.task_ids[0])) as sweep,
+        Sweep(results, machines, advancing(bar)) as sweep,
     ):
         runs = sweep.play(works)
     rows = rows_of(runs)
@@ -273,32 +275,34 @@ def tune(  # noqa: PLR0913, PLR0917 - one for each option
     from ebbtide.simulator.backtest.sweep import Machines, Sweep
     from ebbtide.simulator.tuning.search import Plan
     from ebbtide.simulator.tuning.tune import Asked
-    from ebbtide.simulator.tuning.tune import tune as tuned_for
 
     asked = Asked(Plan(evals, seed, _objectives(objective or [])), cost_limit / 100, seeds)
     machines = Machines(workers, backend, address)
     found = _read(recording)
     results = Results(keep or recording.with_name(f"{recording.name}.runs"))
-    with (
-        _told_if_stopped(results),
-        progress_bar("learning", evals) as bar,
-        Sweep(results, machines) as sweep,
-    ):
-        tuned = tuned_for(
-            found,
-            recording.name,
-            asked,
-            sweep,
-            lambda says, done, total: bar.update(
-                bar.task_ids[0], description=says, completed=done, total=total
-            ),
-        )
+    with _told_if_stopped(results), progress_bar("learning", evals) as bar:
+        tuned = tuned_with(found, recording.name, asked, Sweep(results, machines, advancing(bar)), bar)
     if as_json:
         write_json(tuning_json(tuned))
     else:
         write_lines(tuning_lines(tuned, recording.name))
     if tuned.violations:
         raise typer.Exit(1)
+
+
+def advancing(bar: Progress) -> Callable[[object], None]:
+    """One step for each run that is finished: a batch of a search takes minutes."""
+    return lambda _: bar.advance(bar.task_ids[0])
+
+
+def tuned_with(found: Recording, name: str, asked: Asked, sweep: Sweep, bar: Progress) -> Tuned:
+    from ebbtide.simulator.tuning.tune import tune as tuned_for
+
+    def tell(says: str, done: int, total: int) -> None:
+        bar.update(bar.task_ids[0], description=says, completed=done, total=total)
+
+    with sweep:
+        return tuned_for(found, name, asked, sweep, tell)
 
 
 def _objectives(asked: list[str]) -> tuple[str, ...]:

@@ -139,14 +139,14 @@ def _usual_pod(recording: Recording) -> _Pod | None:
     found: list[tuple[float, _Pod]] = []
     for workload in recording.story.get("workloads", ()):
         series = recording.demand.get(f"{workload.get('namespace', 'default')}/{workload['name']}")
-        mean = _mean(series, until) if series is not None else 0.0
+        mean = mean_of(series, until) if series is not None else 0.0
         if mean and all(requests_of(workload)):
             counts = sorted({min(ceil(mean * share), MOST_HEADROOM) for share in HEADROOM_SHARES})
             found.append((mean, _Pod(str(workload["cpu"]), str(workload["memory"]), tuple(counts))))
     return max(found, key=lambda one: one[0])[1] if found else None
 
 
-def _mean(series: Series, until: float) -> float:
+def mean_of(series: Series, until: float) -> float:
     ends = [*series.at[1:], until]
     spans = zip(series.at, ends, series.replicas, strict=True)
     return sum(max(end - begin, 0.0) * count for begin, end, count in spans) / until

@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from math import inf, log
 from typing import Any
 
@@ -27,11 +28,13 @@ from ebbtide.simulator.tuning.search import (
     Point,
     Space,
     Tried,
+    mean_of,
     named,
     search,
 )
 
 LEARN_SHARE = 2 / 3
+QUARTERS = 4
 LEAST_SECONDS = 3 * 3600
 DAY_SECONDS = 86_400
 SLACK = 1e-9
@@ -42,8 +45,8 @@ SLACK = 1e-9
 class Parts:
     learn: Recording
     held_out: Recording
-    halves: tuple[Recording, Recording]
-    """Of what is learned on: each as long as what is held out."""
+    quarters: tuple[Recording, ...]
+    """Of what is learned on: each half as long as what is held out."""
 
     @property
     def learn_seconds(self) -> int:
@@ -65,10 +68,12 @@ def parts_of(recording: Recording, config: Config, name: str) -> Parts:
         )
     cut = float(round(until * LEARN_SHARE))
     learn = _part(recording, 0.0, cut)
-    middle = float(round(cut / 2))
-    later = [_part(recording, begin, end) for begin, end in ((cut, until), (middle, cut))]
-    held_out, second = (with_first_nodes(one, config) for one in later)
-    return Parts(learn, held_out, (_part(recording, 0.0, middle), second))
+    ends = [float(round(cut * number / QUARTERS)) for number in range(1, QUARTERS + 1)]
+    held_out, *later = (
+        with_first_nodes(_part(recording, begin, end), config)
+        for begin, end in [(cut, until), *pairwise(ends)]
+    )
+    return Parts(learn, held_out, (_part(recording, 0.0, ends[0]), *later))
 
 
 def _part(recording: Recording, begin: float, end: float) -> Recording:
@@ -103,6 +108,11 @@ def _cut(series: Series, begin: float, end: float) -> Series:
 
 NOTHING = 0.01
 """A share of today's value below which less is hardly better."""
+LITTLE_WAITING = 1e-4
+"""As a share of the time that pods are wanted: 9 s for each pod and day."""
+WORTH_A_CHANGE = 0.05
+"""By which share the product of the objectives must be better than today's: less is chance, and where little
+is left to win, the time that follows is as likely to be worse."""
 
 
 def front_of(tried: Sequence[Tried], plan: Plan) -> list[Tried]:
@@ -119,20 +129,36 @@ def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def knee_of(
-    front: Sequence[Tried], today: Tried, plan: Plan, cost_limit: float, holds: Callable[[Tried], bool]
+    front: Sequence[Tried],
+    today: Tried,
+    plan: Plan,
+    cost_limit: float,
+    holds: Callable[[Tried], bool],
+    little: float = 0.0,
 ) -> Tried:
     """Of those that cost at most `cost_limit` (a share) more than today, the one from which one per cent less
-    of an objective costs more than one per cent of the others. One that does not hold is left for the next
-    best. Today where there is none."""
+    of an objective costs more than one per cent of the others; `little` seconds of waiting do not count.
+    One that does not hold is left for the next best. Today where none is left, or none is worth a change."""
     most = OBJECTIVES["cost"](today.run) * (1 + cost_limit)
     allowed = [one for one in front if OBJECTIVES["cost"](one.run) <= most]
-    measured = plan.values(today.run)
+    measured = [of or 1.0 for of in plan.values(today.run)]
+    least = [
+        max(of * NOTHING, little if name == "waiting" else 0.0)
+        for name, of in zip(plan.objectives, measured, strict=True)
+    ]
 
     def product(one: Tried) -> float:
-        both = zip(plan.values(one.run), measured, strict=True)
-        return round(sum(log(value / (of or 1.0) + NOTHING) for value, of in both), 9)
+        every = zip(plan.values(one.run), measured, least, strict=True)
+        return round(sum(log((value + floor) / (of + floor)) for value, of, floor in every), 9)
 
-    return next((one for one in sorted(allowed, key=product) if one == today or holds(one)), today)
+    better = [one for one in allowed if product(one) <= product(today) - WORTH_A_CHANGE]
+    return next((one for one in sorted(better, key=product) if holds(one)), today)
+
+
+def little_waiting(recording: Recording) -> float:
+    """Seconds of it that nobody notices, of all pods together."""
+    until = float(recording.story["until"])
+    return LITTLE_WAITING * until * sum(mean_of(series, until) for series in recording.demand.values())
 
 
 def without_idle(
@@ -157,7 +183,7 @@ def without_idle(
 TODAY = "today"
 PROPOSAL = "proposal"
 LEARNING = "learning"
-HALVES = "playing each half by itself"
+QUARTERLY = "playing each quarter by itself"
 CHECKING = "taking changes back"
 JUDGING = "playing what was held out"
 
@@ -210,7 +236,14 @@ def tune(recording: Recording, name: str, asked: Asked, sweep: Sweep, tell: Tell
     story_for(tuning.work({}))  # what is wrong with the recording itself is said before anything runs
     tried = search(space, plan, tuning.play_points)
     front = front_of(tried, plan)
-    knee = knee_of(front, tried[0], plan, asked.cost_limit, lambda one: tuning.holds(space.lines(one.point)))
+    knee = knee_of(
+        front,
+        tried[0],
+        plan,
+        asked.cost_limit,
+        lambda one: tuning.holds(space.lines(one.point)),
+        little_waiting(parts.learn),
+    )
     lines, _ = without_idle(space.lines(knee.point), knee.run, plan, tuning.play_lines, tuning.holds)
     return tuning.judged(lines, front, len(tried))
 
@@ -245,21 +278,23 @@ class Tuning:
         return None if _is_refused(work) else self._sweep.play([work])[0]
 
     def holds(self, lines: Lines) -> bool:
-        """Whether the limit of cost is kept in each half of what was learned on, played by itself. What wins
-        on the whole may cost in a quiet half what it saves in a busy one, and a quiet time may follow. With
-        less than a day to learn on, what follows was never seen: it may be as far from the worse half as the
-        halves are from each other."""
-        halves = self._parts.halves
+        """Whether the limit of cost is kept in each quarter of what was learned on, played by itself. What
+        wins on the whole may cost in a quiet time what it saves in a busy one, and a quiet time may follow.
+        With less than a day to learn on, what follows was never seen: it may be as far from the worse half
+        as the halves are from each other."""
+        quarters = self._parts.quarters
         works = [
-            Work(half, self._name, self.space.candidate(one), 1) for one in ({}, lines) for half in halves
+            Work(one, self._name, self.space.candidate(each), 1) for each in ({}, lines) for one in quarters
         ]
-        self._tell(HALVES, 0, len(works))
+        self._tell(QUARTERLY, 0, len(works))
         runs = self._sweep.play(works)
-        both = list(zip(runs[: len(halves)], runs[len(halves) :], strict=True))
-        more = [_more(tried, today) for today, tried in both]
-        unseen = max(more) - min(more) if self._parts.learn_seconds < DAY_SECONDS else 0.0
-        safe = not any(tried.violations for _, tried in both)
-        return safe and max(more) + unseen <= self._asked.cost_limit + SLACK
+        before, after = runs[: len(quarters)], runs[len(quarters) :]
+        worst = max(_more([tried], [today]) for tried, today in zip(after, before, strict=True))
+        if self._parts.learn_seconds < DAY_SECONDS:
+            middle = len(quarters) // 2
+            halves = (_more(after[:middle], before[:middle]), _more(after[middle:], before[middle:]))
+            worst = max(worst, 2 * max(halves) - min(halves))
+        return not any(run.violations for run in after) and worst <= self._asked.cost_limit + SLACK
 
     def judged(self, lines: Lines, front: Sequence[Tried], tried: int) -> Tuned:
         fronts = [self.space.lines(one.point) for one in front]
@@ -299,9 +334,9 @@ class Tuning:
         return [] if key == HEADROOM else self.space.in_force(settings, key)
 
 
-def _more(tried: Run, today: Run) -> float:
+def _more(tried: Sequence[Run], today: Sequence[Run]) -> float:
     """How much more it costs than today, as a share of that."""
-    cost, of = float(tried.cost), float(today.cost)
+    cost, of = (sum(float(run.cost) for run in runs) for runs in (tried, today))
     if not of:
         return inf if cost else 0.0
     return cost / of - 1
