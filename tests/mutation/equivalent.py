@@ -857,7 +857,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "engine.scale_to_zero.look.Looking.look",
         "queries = sorted({query for query in chain(of_signals, of_rules) if query})",
         "queries = sorted({query for query in chain(of_rules, of_signals) if query})",
-        "they are sorted",
+        "they are sorted in either case",
     ),
     Equivalent(
         "engine.scale_to_zero.look.Looking.read_workloads",

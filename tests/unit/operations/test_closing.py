@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ebbtide.core.operations import scale_up
 from ebbtide.core.operations.situation import backoff_until, rest_offers
+from ebbtide.model.operation import SlotState
 from ebbtide.model.record import CapacityBackoff
-from tests.builders import NOW, make_record, make_settings, make_slot
+from tests.builders import NOW, make_record, make_scale_up, make_settings, make_slot
 
 
 def test_back_off_doubles_with_every_failure_and_is_capped() -> None:
@@ -26,3 +28,16 @@ def test_an_offer_that_is_refused_again_is_skipped_again_and_the_others_stay_ski
         CapacityBackoff("a/spot/small", NOW + 600),
         CapacityBackoff("c/spot/small", NOW + 600),
     )
+
+
+def test_a_launch_of_one_pool_succeeds_and_leaves_only_the_broken_pool_to_wait() -> None:
+    ready = make_slot("op-1", pool="web", state=SlotState.READY, since=NOW)
+    operation = make_scale_up(ready)
+    held = make_record(
+        launching=operation,
+        launch_failures=3,
+        launch_backoff_until=NOW + 900,
+        launch_backoff_offers=("gpu", "a/spot/small", "web"),
+    )
+    end = scale_up.close(held, operation, make_settings(), NOW)
+    assert (end.succeeded, end.record.launch_backoff_offers) == (True, ("gpu",))

@@ -264,3 +264,15 @@ def test_an_operation_with_one_node_gone_and_another_on_its_way_is_not_over() ->
     assert not scale_down.is_settled(make_scale_down(gone, *ONE.removals))
     assert not scale_down.is_settled(make_scale_down(*ONE.removals, gone))
     assert scale_down.is_settled(make_scale_down(gone))
+
+
+@pytest.mark.parametrize(("name", "stays"), [("a1", False), ("b1", True)])
+def test_of_a_removal_that_names_only_its_machine_the_zone_and_the_pool_are_those_of_its_node(
+    name: str, stays: bool
+) -> None:
+    """An adopted one knows no more: the last worker of a zone stays all the same."""
+    removal = make_removal(name, state=DRAINING, zone="", pool="", drain_deadline=NOW + 300)
+    nodes = (make_node("a2"), *(cordoned(each) if each == name else make_node(each) for each in ("a1", "b1")))
+    operation = make_scale_down(removal)
+    stop = why_may_not_go(operation, make_situation(make_snapshot(nodes), record=with_work(operation)))
+    assert (stop is not None) is stays
