@@ -136,7 +136,7 @@ OF_NODES = (
         ("story:lost-during",),
     ),
     Mutant(
-        "a consolidation goes on after it was turned off",
+        "a consolidation continues after it was turned off",
         "stopping.why_stop",
         "not settings.consolidation.enabled",
         "False",

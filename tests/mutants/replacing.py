@@ -40,7 +40,7 @@ OF_REPLACING = (
         (MACHINE, TABLE),
     ),
     Mutant(
-        "a repair goes on after it was turned off",
+        "a repair continues after it was turned off",
         "stopping._why_stays",
         "operation.cause is RemovalReason.UNHEALTHY and not situation.settings.repair",
         "False",

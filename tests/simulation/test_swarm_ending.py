@@ -34,12 +34,17 @@ def said(stage: Stage) -> list[str]:
     return [sentence.split(",")[0] for sentence in wrong_at_the_end(stage)]
 
 
+def about(stage: Stage) -> list[str]:
+    """The first word of each: the pod, the operation, or how many workers are ready."""
+    return [sentence.split()[0] for sentence in wrong_at_the_end(stage)]
+
+
 def test_nothing_is_said_where_all_is_in_order() -> None:
     assert said(stage_after()) == []
 
 
 def test_a_pod_that_is_pending_for_long_and_could_have_a_node_is_told() -> None:
-    assert said(stage_after(pods=1)) == ["default/large-1 has waited for 1799 s"]
+    assert about(stage_after(pods=1)) == ["default/large-1"]
     assert said(stage_after(pods=1, seconds=LATELY_SECONDS / 2)) == []
 
 
@@ -59,7 +64,7 @@ def test_a_pod_that_can_have_no_node_is_not_told(changes: dict[str, object]) -> 
 
 def test_too_few_workers_are_told_for_the_cluster_and_for_a_pool() -> None:
     lacking = stage_after(replace(SETTINGS, min_workers=4, pools=(replace(POOL, min_workers=4),)))
-    assert said(lacking) == ["3 workers are ready", "3 workers are ready in pool general"]
+    assert about(lacking) == ["3", "3"]
 
 
 def test_what_changed_lately_may_still_be_on_its_way() -> None:
@@ -86,7 +91,7 @@ def test_work_that_does_not_end_is_told_unless_it_waits_for_a_person() -> None:
     store_of(stage).write(
         Record(stage.settings.cluster, launching=ScaleUp("up", began, 0), spots=(spot,)), None
     )
-    assert [sentence.split()[0] for sentence in wrong_at_the_end(stage)] == ["up", "spot"]
+    assert about(stage) == ["up", "spot"]
     aside = replace(store_of(stage).load(), launching=None, launching_aside=ScaleUp("up", began, 0))
     store_of(stage).write(aside, None)
     assert said(stage) == []
