@@ -1011,4 +1011,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "return None",
         "where nothing is open nothing is found either: it only saves time",
     ),
+    Equivalent(
+        "core.nodes.capacity.why_unknown",
+        "return ''",
+        "return None",
+        "it is only asked whether it is true",
+    ),
 )
