@@ -1004,4 +1004,17 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if spot.kind is SpotKind.REBALANCE:",
         "it is asked only of an outcome without capacity: this saves time",
     ),
+    Equivalent(
+        "core.nodes.capacity.nothing_open",
+        "return not (record.launching or record.removing or record.launching_aside or record.remo"
+        "ving_aside or record.spots or record.refused)",
+        "return None",
+        "where nothing is open nothing is found either: it only saves time",
+    ),
+    Equivalent(
+        "core.nodes.capacity.why_unknown",
+        "return ''",
+        "return None",
+        "it is only asked whether it is true",
+    ),
 )
