@@ -42,6 +42,7 @@ SENTENCE_IS_THE_SUBJECT = {
     "unit/engine/test_loop_waits.py": "the reports of two ticks are joined",
     "unit/engine/test_observers_told.py": "the report of a tick repeats its alarms",
     "unit/engine/test_foresight.py": "how the room for expected demand is named",
+    "unit/engine/test_small_changes.py": "the report of a tick does not say one thing twice",
     "unit/engine/test_single_run.py": "the report of a run that looked several times",
     "unit/engine/test_tick.py": "the sentence that a tick ends in",
     "unit/operations/test_part_sentences.py": "what is said of launches and removals",
@@ -54,9 +55,11 @@ SENTENCE_IS_THE_SUBJECT = {
     "unit/scaling/test_small_changes.py": "errors in a policy, and the report of a round",
     "unit/scaling/test_step_sentences.py": "what steps of a policy say",
     "unit/test_check_sentences.py": "what checks and decisions say",
+    "unit/test_doctor_names.py": "findings of the doctor",
     "unit/test_drain.py": "a refusal names the pod and the setting that would allow it",
     "unit/test_fit_sentences.py": "what is said of a pod that does not fit",
     "unit/test_narrate.py": "what facts say",
+    "unit/test_refused_offers.py": "a check names the offer that is skipped",
     "unit/test_pending_pod.py": "why a pod is pending, as people read it, in one test",
 }
 """Tests that may read sentences, and what they look at. All others ask for the data."""

@@ -244,11 +244,9 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         "engine.steady._Known.holds",
         "return self.since <= now < self.until and now - snapshot.at == self.since - self.snapsho"
-        "t.at and (settings is self.settings) and self.sees(snapshot) and (_values(record) == sel"
-        "f.values)",
+        "t.at and (settings is self.settings) and self.sees(snapshot)",
         "return self.since < now < self.until and now - snapshot.at == self.since - self.snapshot"
-        ".at and (settings is self.settings) and self.sees(snapshot) and (_values(record) == self"
-        ".values)",
+        ".at and (settings is self.settings) and self.sees(snapshot)",
         "only time is saved by it: what is not used again is computed, with the same outcome",
     ),
     Equivalent(
@@ -280,9 +278,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         "engine.steady.Steady.decide",
         "if known is not None and known.decision is not None and (not _goes_to_log(known.decision"
-        ", record, settings, now)) and known.holds(snapshot, record, settings, now):",
+        ", record, settings, now)) and known.holds(snapshot, settings, now) and (_decided_by(recor"
+        "d) == known.values):",
         "if known is not None and (not _goes_to_log(known.decision, record, settings, now)) and k"
-        "nown.holds(snapshot, record, settings, now):",
+        "nown.holds(snapshot, settings, now) and (_decided_by(record) == known.values):",
         "what is kept of a decision always has one; the check is there for the type",
     ),
     Equivalent(

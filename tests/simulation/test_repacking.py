@@ -213,10 +213,10 @@ def test_more_evictions_in_an_hour_than_allowed_are_told_of() -> None:
 @pytest.mark.parametrize(
     ("happens", "seconds", "told"),
     [
-        ("nothing is saved", 14_399, 1),
-        ("nothing is saved", 14_400, 0),
-        ("a node goes", 14_399, 0),
-        ("more is asked for", 14_399, 0),
+        ("no-saving", 14_399, 1),
+        ("no-saving", 14_400, 0),
+        ("node-goes", 14_399, 0),
+        ("demand-rises", 14_399, 0),
     ],
 )
 def test_one_that_follows_too_soon_after_one_that_saved_nothing_is_told_of(
@@ -230,15 +230,15 @@ def test_one_that_follows_too_soon_after_one_that_saved_nothing_is_told_of(
     )
     records = [Record(last_consolidation_at=at) for at in (0, 1000, 1000, 1000 + seconds)]
     rules.wrote(records[0], records[1])
-    if happens == "a node goes":
+    if happens == "node-goes":
         machine = scene.world.machines.find(scene.instance_id(scene.nodes[0]))
         assert machine is not None
         scene.world.machines.end(machine)
-    if happens == "more is asked for":
+    if happens == "demand-rises":
         scene.world.add_workload(WorkloadSpec(pod_template("more", 100, 64), demand=Demand(low=1)))
     scene.world.advance_to(scene.world.now + 300)
     rules.wrote(records[1], records[2])
-    if happens == "more is asked for":
+    if happens == "demand-rises":
         scene.world.controllers.set_wanted("default/more", 0)
     rules.wrote(records[2], records[3])
     assert told_of == [ViolationKind.COOLDOWN] * told

@@ -326,7 +326,7 @@ def test_a_backtest_is_published_to_the_store_of_a_configuration(shell: Shell) -
     refused = shell.run(*ask, code=2)
     assert "nothing ran" in refused.err
     assert shell.files() == ["ebbtide.yaml", "month.ebb"]
-    shell.run("resume")
+    shell.run("db", "upgrade")
     assert "the Money page shows it" in shell.run(*ask).err
     entries = json.loads(shell.run("log", "--kind", "switch", "--json").out)
     published = [one for one in entries if one["subject"] == "backtest"]

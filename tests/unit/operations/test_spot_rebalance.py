@@ -269,4 +269,3 @@ def test_why_a_recommendation_lapsed_names_the_pod_that_keeps_its_node() -> None
     after, _ = advance(recommended(), kept, now=LAPSE)
     why = spot.why_ended(after, situation(after, kept, now=LAPSE))
     assert (after.closing, why.about) == (SpotEnd.LAPSED, "default/kept")
-    assert why.says.startswith("a1 cannot go: ")

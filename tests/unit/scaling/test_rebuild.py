@@ -16,6 +16,8 @@ from ebbtide.model.record import Lease
 from ebbtide.narrate import entry_of
 from tests.policy_harness import MemoryWorkloads, PolicyHarness, make_policy, make_workload, policy_id
 
+STOOD_BY = "stood by"
+
 
 def slept() -> PolicyHarness:
     """One that slept and was woken."""
@@ -43,7 +45,7 @@ def test_a_rebuild_waits_for_its_turn_and_nobody_else_has_one_meanwhile() -> Non
     assert not rebuilt.changed
     assert harness.now > began + 30, "it began when the round had lost its lease"
     assert seen
-    assert all("policies: stood by" in says for says in seen)
+    assert all(STOOD_BY in says for says in seen)
     assert harness.store.acquire("policies", "a round", 30).token > held.token
 
 

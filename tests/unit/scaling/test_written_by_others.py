@@ -31,6 +31,9 @@ from tests.unit.scaling.test_scaling import MORNING, NIGHT, at
 WEB, OTHER = make_ref(), make_ref("other")
 
 
+BUSY = "the store is busy"
+
+
 class Contested:
     """A store in which others are always the first to write."""
 
@@ -199,7 +202,7 @@ class BusyOnce:
     def write_state(self, *given: Any) -> IdleState:
         self._writes += 1
         if self._writes == 2:
-            raise Throttled("the store is busy")
+            raise Throttled(BUSY)
         written: IdleState = self._inner.write_state(*given)
         return written
 
@@ -209,7 +212,7 @@ def test_a_wake_whose_answer_could_not_be_noted_says_so_and_is_carried_out() -> 
     woken = harness.runner(policies=cast(PolicyStore, BusyOnce(harness.rows))).wake(
         policy_id(), WakeReason.MANUAL
     )
-    assert "the store is busy" in woken.message
+    assert BUSY in woken.message
     assert harness.memory_workloads.read(WEB).replicas == 2
 
 
