@@ -174,12 +174,15 @@ def progress_bar(says: str, total: int) -> Iterator[Progress]:
 @contextmanager
 def _told_if_stopped(results: Results) -> Iterator[None]:
     """Ctrl-C loses nothing but the runs that are being played."""
+    from ebbtide.simulator.backtest.runs import Results
+
     try:
         yield
     except KeyboardInterrupt:
+        # By the file: it may have come between a run and the line that is written of it.
+        found = count_of(Results(results.path).kept, "finished run")
         print(
-            f"ebbtide: stopped. {count_of(results.kept, 'finished run')} in {results.path}: the same command "
-            "continues there.",
+            f"ebbtide: stopped. {found} in {results.path}: the same command continues there.",
             file=sys.stderr,
         )
         raise typer.Exit(STOPPED) from None
